@@ -19,7 +19,7 @@ from intnet.export.program import Program
 from intnet.export.trace import block_product, trace
 from intnet.methods.trace import Event
 from tests.support.exporting import NETS, by_c, by_runtime, by_the_definition, trained, wanted
-from tests.support.zoo import WORLD, Grouped
+from tests.support.zoo import KINDS
 
 BITS = (0, 2, 4, 6, 8)
 
@@ -192,7 +192,7 @@ def test_maps(net: str, options: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_depthwise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Groups of one channel, of which blocks hold four, and means of an image."""
-    monkeypatch.setitem(NETS, "grouped", (WORLD["grouped"], Grouped))
+    monkeypatch.setitem(NETS, "grouped", KINDS["grouped"])
     run = trained("grouped", "dynasty", {"bits": 3.0})
     program, images = writing.of_run(run), run.data.test_images[:4]
     assert any(isinstance(op, p.BlockProduct) and op.groups == 36 for op in program.ops)

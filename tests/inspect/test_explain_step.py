@@ -10,7 +10,6 @@ import random
 from collections import defaultdict
 from fractions import Fraction
 from math import prod
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +24,10 @@ from intnet.spec import formats as quantizers
 from intnet.spec import pooling as ops
 from intnet.spec import power, round_fraction
 from intnet.spec.rounding import round_sqrt
-from intnet.spec.tensor import Tensor, place_of
+from intnet.spec.tensor import Fixed, Tensor, place_of
 from intnet.spec.words import words
-from tests.support.stepping import JOINS, Case, Result, run_case
+from tests.support.stepping import JOINS, Case, run_case
+from tests.support.two_worlds import Result
 
 SAMPLES = 1000
 CASES = [
@@ -52,8 +52,7 @@ class Oracle:
             for conv in ("conv1", "conv2") + ("downsample.0",) * ("downsample" in shortcut):
                 self._conv(f"{block}.{conv}", f"{block}.{BN[conv]}")
             self._relu(f"{block}.relu1", self._real(f"{block}.bn1/x3"), self._real(f"{block}.conv2/e4"))
-            codes, exponent = result.tensors[f"{block}.relu2/x3"]
-            self._relu(f"{block}.relu2", [code * power(exponent) for code in codes], self._joined(block))
+            self._relu(f"{block}.relu2", self._real(f"{block}.relu2/x3"), self._joined(block))
         self._bn("bn1")
         self._relu("relu1", self._real("bn1/x3"), self._joined(""))
 
@@ -167,15 +166,15 @@ def check_rounded(oracle: Oracle, name: str, one: Explanation, flat: int, log2_r
 
 def check(oracle: Oracle, result: Result, name: str, one: Explanation, flat: int, log2_r: int) -> None:
     """The whole explanation of one element against the oracle's tensors."""
-    expected: Any = result.tensors[name]
-    if isinstance(expected, tuple):
-        codes, exponent = expected
-        assert (one.code, one.exponent) == (codes[flat], exponent), name
+    expected = result.expected.tensors[name]
+    if isinstance(expected, Fixed):
+        code = expected.codes[flat]
+        assert (one.code, one.exponent) == (code, expected.exponent), name
         assert one.width is not None
-        assert int(one.binary, 2) == int(one.hex, 16) == codes[flat] % 2**one.width
-        assert one.stored == codes[flat] * power(exponent)
+        assert int(one.binary, 2) == int(one.hex, 16) == code % 2**one.width
+        assert one.stored == code * power(expected.exponent)
     else:
-        assert one.stored == expected[flat]
+        assert one.stored == expected.values[flat]
     if name in oracle.values:
         check_rounded(oracle, name, one, flat, log2_r)
     elif one.value.value is not None and one.rounding is None:

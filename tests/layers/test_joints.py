@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from intnet.autograd import Tensor
-from intnet.datasets import Dataset
 from intnet.errors import PackError, ShapeError
 from intnet.inspect.explain import explain
 from intnet.inspect.measure import compare
@@ -28,6 +27,7 @@ from intnet.spec.float32 import dot32, mul32
 from intnet.training.train import Run
 from tests.support import cases
 from tests.support.opcheck import fixed, values
+from tests.support.two_worlds import random_images
 
 N, SEED = 3, 2
 
@@ -54,10 +54,8 @@ class Gated(Model):
 
 def trained(name: str, **options: Any) -> tuple[Run, Recorder]:
     """One step, its trace."""
-    images = np.array(cases.random_codes(1, N * 60, 0, 255), np.uint8).reshape(N, 5, 6, 2)
-    labels = np.array([0, 1, 2])
-    data = Dataset("one batch", images, labels, images, labels, -8, 3)
-    run, recorder = Run(Gated(), make(name, **options), data, N, SEED), Recorder("*")
+    model = Gated()
+    run, recorder = Run(model, make(name, **options), random_images(model, N)[0], N, SEED), Recorder("*")
     for _, layer, parameter in run.model.all_parameters():  # biases start at zero: move them
         if name == "wageubn" and parameter.symbol == "b" and not layer.edge:
             parameter.value.codes[:] = cases.random_codes(7, parameter.value.size, -(2**22), 2**22)

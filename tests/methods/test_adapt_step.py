@@ -11,8 +11,9 @@ from intnet import datasets, models
 from intnet.errors import NumberError
 from intnet.methods.adapt import Adapt
 from intnet.training.train import Run
-from tests.support.moving import Case, Result, differences, prepared, run_case
+from tests.support.moving import Case, kept, prepared, run_case
 from tests.support.opcheck import threads
+from tests.support.two_worlds import Result, differences
 
 SOON = {"*/window": (25, 60, 23), "*/precision": (16, 12)}  # the second step fills the lookback
 NOW = {"*/window": (25, 50, 24)}
@@ -65,16 +66,16 @@ def test_the_cases_do_what_they_are_for() -> None:
     for i, case in enumerate(CASES[:6]):
         before = prepared(case)
         old = {x.name: x.buffers["precision"].codes.tolist() for x in before.model.all_layers()}
-        last = stepped(i)[1]
+        last = kept(stepped(i)[1])
         for name, form in old.items():
-            new = last.state[f"{name}.precision"]
+            new = last[f"{name}.precision"]
             moves |= {"up"} if new > form else {"down"} if new < form else {"same"}
-        moves |= {f"strategy {last.state['method/strategy'][0]}"}
-        moves |= {f"lookback {last.state['fc2.window'][0]}"}
-        moves |= {"reduced"} if last.state.get("method/plateau", [1])[0] < 1 else set()
-        gathered = last.state.get("fc1.weight.G", [])
+        moves |= {f"strategy {last['method/strategy'][0]}"}
+        moves |= {f"lookback {last['fc2.window'][0]}"}
+        moves |= {"reduced"} if last.get("method/plateau", [1])[0] < 1 else set()
+        gathered = last.get("fc1.weight.G", [])
         moves |= {"no gradient"} if case.images == "black" and not any(gathered) else set()
-        moves |= {"waits"} if any(name.endswith(".waiting") for name in last.state) else set()
+        moves |= {"waits"} if any(name.endswith(".waiting") for name in last) else set()
     assert {"up", "down", "same", "reduced", "no gradient", "waits"} <= moves
     assert len([move for move in moves if move.startswith("lookback")]) > 2
     assert {"strategy 0", "strategy 2"} & moves and len([m for m in moves if m.startswith("strategy")]) > 1
@@ -93,8 +94,8 @@ def test_the_mean_loss_of_a_batch_with_its_penalties() -> None:
     seen: dict[str, Any] = {}
     for name, l1, l2 in (("none", 0, 0), ("l1", 0.5, 0), ("l2", 0, 0.5)):
         (result,) = run_case(Case("adapt", options={"l1": l1, "l2": l2}))
-        seen[name] = result.state["method/losses"][-1]
-    stored = [event.source for name, event in result.events.events.items() if name.endswith("/Wq")]
+        seen[name] = kept(result)["method/losses"][-1]
+    stored = [event.source for name, event in result.events.items() if name.endswith("/Wq")]
     weights = [v for source in stored for v in source.values.reshape(-1).tolist()]
     assert float(seen["l1"] - seen["none"]) == pytest.approx(0.5 * sum(map(abs, weights)), rel=1e-5)
     assert float(seen["l2"] - seen["none"]) == pytest.approx(0.25 * sum(v * v for v in weights), rel=1e-5)

@@ -26,7 +26,7 @@ from intnet.spec import words as oracle_random
 from intnet.spec.float32 import sqrt32, to_float32
 from intnet.spec.methods import adapt_switch as oracle
 from intnet.spec.methods import float_master
-from tests.support import cases, moving
+from tests.support import cases, moving, two_worlds
 from tests.support.cases import near
 
 F32 = np.float32
@@ -251,7 +251,7 @@ def test_the_history_of_losses(losses: list[float], lookback: int) -> None:
         kept = [*kept, Fraction(loss)][-100:]
         strategy = oracle.next_strategy(strategy, kept, [25, lookback, 25])
         assert oracle.STRATEGIES[int(method.state["strategy"].codes[0])] == strategy
-    assert moving.numbers(method.state["losses"]) == kept
+    assert two_worlds.numbers(method.state["losses"]) == kept
 
 
 # -- reduce on plateau, TNVS, MuPPET's policy ------------------------------------------------------

@@ -28,40 +28,13 @@ from intnet.spec.methods.step import Now
 from intnet.spec.words import words
 from intnet.training.train import Run
 from tests.support.opcheck import floating, run, tensor, threads, values
-from tests.support.saved_world import NETS, Case, packed_differences, prepared
-from tests.support.states import state_differences, state_of
-from tests.support.stepping import fixed
+from tests.support.two_worlds import begun, differences, first_steps, unsettle
 
 FORWARD = {"Wq", "bq", "gammaq", "betaq", "x0", "x1"}
 
 
 def run_of(net: str, seed: int, **options: Any) -> Run:
-    made: Run = prepared(Case(net, seed=seed, batch=4), methods.make("banner", **options))
-    return made
-
-
-def both(run: Run, net: str, number: int) -> tuple[list[str], Any]:
-    """One step in both worlds: what differs, and the definition's step."""
-    method, recorder, state = run.method, Recorder("*"), state_of(run)
-    batch, _ = run.batch(number)
-    method.set(observers=[recorder])
-    method.saturated.clear()
-    report = run.train_step()
-    method.set(observers=[])
-    last = "fc3" if net == "mlp" else "fc"
-    error = tensor(recorder.events[f"{last}/e3w"].source)
-    settings = banner.Settings.from_options(method.settings())
-    expected = banner.Step(NETS[net], settings, state, Now(run.seed, number, run.steps_per_epoch))
-    expected.take(fixed(batch), lambda _: (Fraction(report.loss), error))
-    packed = {name: value for name, value in expected.tensors.items() if isinstance(value, Packed)}
-    names = {name for name, event in recorder.events.items() if isinstance(event.format, Codec)}
-    bad = sorted(names ^ packed.keys())
-    bad += [f"{n} {part}" for n, p in packed.items() for part in packed_differences(recorder[n], p)]
-    counts = dict(method.saturated)
-    bad += [f"{n} clipped" for n in packed if counts.get(n, 0) != expected.saturated.get(n, 0)]
-    floats = {n: v for n, v in expected.tensors.items() if n not in packed and n in recorder.events}
-    bad += [n for n, v in floats.items() if values(recorder[n]) != v.values]
-    return bad + state_differences(state_of(run), expected.state), expected
+    return unsettle(begun(net, methods.make("banner", **options), seed, 4, 8))
 
 
 @pytest.mark.slow
@@ -76,11 +49,10 @@ def both(run: Run, net: str, number: int) -> tuple[list[str], Any]:
     ],
 )
 def test_three_steps_equal_the_definition(net: str, seed: int, options: dict[str, Any]) -> None:
-    run = run_of(net, seed, **options)
-    for number in range(3):
-        bad, expected = both(run, net, number)
-        assert bad == []
-    paths = {name.rpartition("/")[2] for name, v in expected.tensors.items() if isinstance(v, Packed)}
+    results = first_steps(run_of(net, seed, **options), net, 3)
+    assert [differences(result) for result in results] == [[], [], []]
+    tensors = results[-1].expected.tensors
+    paths = {name.rpartition("/")[2] for name, v in tensors.items() if isinstance(v, Packed)}
     assert paths == FORWARD | {"e1", "e3", "e3w"}
 
 
@@ -170,9 +142,7 @@ def test_words_of_an_error_are_those_of_its_name() -> None:
 @pytest.mark.parametrize("n", [1, 2])
 def test_threads_do_not_change_a_bit(n: int) -> None:
     with threads(n):
-        run = run_of("lenet", 7)
-        for number in range(2):
-            assert both(run, "lenet", number)[0] == []
+        assert [differences(one) for one in first_steps(run_of("lenet", 7), "lenet", 2)] == [[], []]
 
 
 def test_what_it_refuses() -> None:
@@ -184,11 +154,14 @@ def test_what_it_refuses() -> None:
 
 def test_faults_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the library: gW of the 8-bit error, e1 to nearest, a scale of one operand."""
-    run = run_of("mlp", 1)
-    assert both(run, "mlp", 0)[0] == []
+
+    def seen() -> list[str]:
+        return differences(first_steps(run_of("mlp", 1), "mlp")[0])
+
+    assert seen() == []
     with monkeypatch.context() as patch:
         patch.setattr(lib, "Bifurcated", lambda down, weight: Bifurcated(down, down))
-        assert "fc2/gW" in both(run_of("mlp", 1), "mlp", 0)[0]
+        assert "fc2/gW" in seen()
     with monkeypatch.context() as patch:
         patch.setattr(lib, "STOCHASTIC", NEAREST)
-        assert any(bad.startswith("bn1/e1") for bad in both(run_of("mlp", 1), "mlp", 0)[0])
+        assert any(bad.startswith("bn1/e1") for bad in seen())

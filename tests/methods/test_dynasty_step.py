@@ -17,9 +17,11 @@ from intnet.spec.methods.step import Now
 from intnet.spec.nets import Layer
 from intnet.training.inference import as_codes
 from tests.support import blocks
-from tests.support.dynasty_world import NETS, Case, Result, differences, prepared, recorded, run_case
+from tests.support.dynasty_world import Case, differences, prepared, recorded, run_case
 from tests.support.opcheck import tensor, threads
 from tests.support.states import state_of
+from tests.support.two_worlds import Result
+from tests.support.zoo import KINDS
 
 SWAPPED = {"forward_dynamic": "weight"}
 
@@ -103,7 +105,8 @@ def test_inference_begins_the_map_again_where_the_batch_is_larger() -> None:
         layer: Any = next(layer for layer in run.model.all_layers() if layer.name == name)
         kept = {place: float(layer.buffers["b"][place]) for place in np.ndindex(*layer.buffers["b"].shape)}
         assert {place[0] for place in kept} == {0, 1}
-        step = dynasty.Step(NETS["mlp"], case.settings(), state, Now(case.seed, 1))
+        settings = dynasty.Settings.from_options(case.given())
+        step = dynasty.Step(KINDS["mlp"][0], settings, state, Now(case.seed, 1))
         want = step.blocks(step.layers[name], "x0", tensor(recorder[f"{before}/x4"]))
         assert blocks.differences(made[f"{name}/x0"], want) == []
         assert len({want.bits[place] for place in want.bits}) > 1

@@ -23,8 +23,9 @@ from intnet.spec.formats import Scaled, quantize
 from intnet.spec.methods import muppet
 from intnet.training.train import Run
 from tests.support.cases import near
-from tests.support.moving import Case, Result, differences, run_case
+from tests.support.moving import Case, kept, run_case
 from tests.support.opcheck import threads
+from tests.support.two_worlds import Result, differences
 
 AT_ONCE = {"resolution": 1, "patience": 1}
 MOVES = {"diversities": [100.0, 3.0]}  # beside which any diversity violates
@@ -61,7 +62,7 @@ def test_three_steps_equal_the_oracle(i: int) -> None:
 @pytest.mark.slow  # whose steps the slow tests take too
 def test_the_cases_reach_every_level() -> None:
     """0 and 3 move on by themselves."""
-    ends = [int(stepped(i)[-1].state["method/level"][0]) for i in range(len(CASES))]
+    ends = [int(kept(stepped(i)[-1])["method/level"][0]) for i in range(len(CASES))]
     assert set(ends) == {0, 1, 2, 4}
 
 

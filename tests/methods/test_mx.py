@@ -3,63 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
-from intnet import datasets, methods
-from intnet.datasets import Dataset
+from intnet import methods
 from intnet.errors import ConfigError, NumberError
 from intnet.exact.blocks.mx_blocks import Along
 from intnet.methods import mx as lib
 from intnet.methods.trace import Recorder
 from intnet.numbers.microscaling import MXS
 from intnet.ops.bilinear import Bifurcated, Copies
-from intnet.spec.methods import mx
-from intnet.spec.methods.step import Now
 from intnet.spec.words import words
 from intnet.training.train import Run
-from tests.support.opcheck import tensor, threads, values
-from tests.support.saved_world import Case, prepared
-from tests.support.states import state_differences, state_of
-from tests.support.stepping import CLASSES, fixed
-from tests.support.zoo import WORLD, Grouped
+from tests.support.opcheck import threads
+from tests.support.two_worlds import begun, differences, first_steps, unsettle
 
 COPIES = {"Wq", "Wb", "x0", "x0b", "e3", "e3w"}
 
 
 def run_of(net: str, seed: int, batch: int = 4, **options: Any) -> Run:
-    method = methods.make("mx", **options)
-    if net != "grouped":
-        made: Run = prepared(Case(net, seed=seed, batch=batch), method)
-        return made
-    digits = datasets.load("digits")
-    images, labels = digits.train_images[: 2 * batch], digits.train_labels[: 2 * batch] % CLASSES
-    return Run(Grouped(), method, Dataset("some", images, labels, images, labels, -4, CLASSES), batch, seed)
-
-
-def both(run: Run, net: str, number: int) -> tuple[list[str], Any]:
-    """One step in both worlds: what differs, and the definition's step."""
-    method, recorder, state = run.method, Recorder("*"), state_of(run)
-    batch, _ = run.batch(number)
-    method.set(observers=[recorder])
-    method.saturated.clear()
-    report = run.train_step()
-    method.set(observers=[])
-    last = "fc3" if net == "mlp" else "fc"
-    error = tensor(recorder.events[f"{last}/e3w"].source)
-    settings = mx.Settings.from_options(method.settings())
-    expected = mx.Step(WORLD[net], settings, state, Now(run.seed, number, run.steps_per_epoch))
-    expected.take(fixed(batch), lambda _: (Fraction(report.loss), error))
-    bad = sorted(expected.tensors.keys() ^ recorder.events.keys())
-    bad += [
-        n for n, v in expected.tensors.items() if n in recorder.events and values(recorder[n]) != v.values
-    ]
-    if dict(method.saturated) != expected.saturated:
-        bad.append("saturated")
-    return bad + state_differences(state_of(run), expected.state), expected
+    return unsettle(begun(net, methods.make("mx", **options), seed, batch, 2 * batch))
 
 
 EACH = {
@@ -82,16 +47,14 @@ CASES: list[tuple[str, int, int, dict[str, Any]]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("net", "seed", "batch", "options"), CASES)
 def test_two_steps_equal_the_definition(net: str, seed: int, batch: int, options: dict[str, Any]) -> None:
-    run = run_of(net, seed, batch, **options)
-    for number in range(2):
-        bad, expected = both(run, net, number)
-        assert bad == []
-    assert {name.rpartition("/")[2] for name in expected.tensors} >= COPIES
+    results = first_steps(run_of(net, seed, batch, **options), net, 2)
+    assert [differences(result) for result in results] == [[], []]
+    assert {name.rpartition("/")[2] for name in results[-1].expected.tensors} >= COPIES
 
 
 def test_a_step_equals_the_definition() -> None:
-    bad, expected = both(run_of("mlp", 1), "mlp", 0)
-    assert bad == [] and expected.saturated
+    (result,) = first_steps(run_of("mlp", 1), "mlp")
+    assert differences(result) == [] and result.expected.saturated
 
 
 def test_axes_of_every_copy() -> None:
@@ -123,7 +86,8 @@ def test_words_of_a_copy_are_those_of_its_name() -> None:
 @pytest.mark.parametrize("n", [1, 2])
 def test_threads_do_not_change_a_bit(n: int) -> None:
     with threads(n):
-        assert both(run_of("lenet", 7, format="MXFP8_E5M2/ceil/stochastic"), "lenet", 0)[0] == []
+        (result,) = first_steps(run_of("lenet", 7, format="MXFP8_E5M2/ceil/stochastic"), "lenet")
+        assert differences(result) == []
 
 
 def test_what_it_refuses() -> None:
@@ -161,4 +125,5 @@ def test_faults_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     for fault, (name, seeded, path) in faults.items():
         with monkeypatch.context() as patch:
             patch.setattr(lib, name, seeded)
-            assert path in both(run_of("mlp", 1, w="MXINT8", g="MXINT8"), "mlp", 0)[0], fault
+            (result,) = first_steps(run_of("mlp", 1, w="MXINT8", g="MXINT8"), "mlp")
+            assert path in differences(result), fault

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from intnet import methods
-from intnet.datasets import Dataset
 from intnet.errors import ConfigError
 from intnet.methods.adapt import Adapt
 from intnet.methods.dynasty import Dynasty
@@ -19,11 +18,11 @@ from intnet.methods.options import parse_options
 from intnet.spec import data
 from intnet.spec.training import train
 from intnet.training.train import Run
-from tests.support.cases import random_codes
 from tests.support.command import here, last_line
 from tests.support.inferring import agree
 from tests.support.states import state_differences, state_of
-from tests.support.stepping import NET, TinyResNet
+from tests.support.two_worlds import random_images
+from tests.support.zoo import RESNET, TinyResNet
 
 SMALL = {"lookback": "2-3", "resolution": "5-9"}
 ADAPT: list[dict[str, Any]] = [
@@ -46,20 +45,17 @@ def trained(
     method: str, options: dict[str, Any], steps: int = 4, change: Callable[[], None] = nothing
 ) -> tuple[Run, data.Dataset]:
     """The library's steps, two an epoch, and the definition's data; change: made ahead of the first step."""
-    model, n = TinyResNet(), 8
-    shape = model.image_shape
-    images = np.array(random_codes(1, n * int(np.prod(shape)), 0, 255), np.uint8).reshape(n, *shape)
-    labels = np.array([0, 1, 2, 0, 1, 2, 0, 1])
-    run = Run(model, methods.make(method, **options), Dataset("eight", *(images, labels) * 2, -8, 3), 4, 2)
+    model = TinyResNet()
+    fast, plain = random_images(model, 8)
+    run = Run(model, methods.make(method, **options), fast, 4, 2)
     change()
     run.train(steps)
-    told = [image.tobytes() for image in images]
-    return run, data.Dataset(told, labels.tolist(), [], [], shape, -8, 3)
+    return run, plain
 
 
 def differences(method: str, options: dict[str, Any], change: Callable[[], None] = nothing) -> list[str]:
-    run, found = trained(method, options, 4, change)
-    wanted = train(NET, method, found, 2, 4, 4, run.method.settings())
+    run, plain = trained(method, options, 4, change)
+    wanted = train(RESNET, method, plain, 2, 4, 4, run.method.settings())
     return state_differences(state_of(run), wanted)
 
 
@@ -78,7 +74,7 @@ def test_dynasty(options: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_inference() -> None:
     run, _ = trained("adapt", ADAPT[0])
-    agree(run, NET, run.data.test_images)
+    agree(run, RESNET, run.data.test_images)
 
 
 def test_a_layer_of_fixed_precision_stays_and_the_others_move() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,13 @@ from intnet.autograd import loaded
 from intnet.cli.main import main
 from intnet.errors import ConfigError
 from intnet.exact.blocks.block_float import BlockTensor
-from intnet.exact.expressions import FloatExact
 from intnet.methods.packing import Alike
-from intnet.methods.trace import Recorder
 from intnet.numbers.qtensor import QTensor
-from intnet.spec.methods import METHODS
 from intnet.spec.methods.saved import Packed
-from intnet.spec.methods.step import Now
 from intnet.training.tape import measure
 from intnet.training.train import Run
-from tests.support.saved_world import NETS, Case, packed_differences
 from tests.support.states import state_differences, state_of
-from tests.support.stepping import fixed, real
+from tests.support.two_worlds import begun, differences, first_steps
 
 OTHERS = ("float32", "adapt", "muppet", "dynasty", "wageubn")
 CODECS: list[dict[str, Any]] = [
@@ -35,43 +29,8 @@ CODECS: list[dict[str, Any]] = [
 ]
 
 
-def run_of(method: str, net: str, options: dict[str, Any], seed: int = 3) -> Run:
-    case = Case(net, seed=seed, batch=4)
-    return Run(case.model(), methods.make(method, **options), case.dataset(), case.batch, seed)
-
-
-def both(run: Run, net: str, number: int, state: dict[str, Any]) -> list[str]:
-    """One step in both worlds: the names of all packed values, counts and state that differ."""
-    method = run.method
-    module = METHODS[method.name]
-    settings = module.Settings.from_options(method.settings())
-    batch, _ = run.batch(number)
-    recorder = Recorder("*")
-    method.set(observers=[recorder])
-    method.saturated.clear()
-    report = run.train_step()
-    method.set(observers=[])
-    last = "fc3" if net == "mlp" else "fc"
-    source = recorder.events[f"{last}/e3"].source
-    error = real(source.values if isinstance(source, FloatExact) else source)
-    now = Now(run.seed, number, run.steps_per_epoch)
-    expected = module.Step(NETS[net], settings, dict(state), now)
-    expected.take(fixed(batch), lambda _, told=(Fraction(report.loss), error): told)
-    packed = {name: value for name, value in expected.tensors.items() if isinstance(value, Packed)}
-    assert packed and packed.keys() == {
-        name for name in recorder.events if name.endswith(("/x0s", "/x1s", "/x3s"))
-    }
-    bad = [f"{n} {part}" for n, p in packed.items() for part in packed_differences(recorder[n], p)]
-    counts = dict(method.saturated)
-    bad += [f"{n} clipped" for n in packed if counts.get(n, 0) != expected.saturated.get(n, 0)]
-    for name in packed:
-        key = name.removesuffix("s")
-        held = method.held[key]
-        if held.codec is not None and (held.elements, held.nbytes) != expected.held[key]:
-            bad.append(f"{key} held")
-    state.clear()
-    state.update(expected.state)
-    return bad + state_differences(state_of(run), expected.state)
+def run_of(method: str, net: str, options: dict[str, Any]) -> Run:
+    return begun(net, methods.make(method, **options), 3, 4, 8)
 
 
 @pytest.mark.slow
@@ -79,9 +38,11 @@ def both(run: Run, net: str, number: int, state: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("options", CODECS, ids=lambda options: options.get("saved.codec", "default"))
 @pytest.mark.parametrize("method", OTHERS)
 def test_every_step_equals_the_oracle(method: str, options: dict[str, Any], net: str) -> None:
-    run = run_of(method, net, options)
-    state = state_of(run)
-    assert [both(run, net, number, state) for number in range(2)] == [[], []]
+    results = first_steps(run_of(method, net, options), net, 2)
+    packed = {name for name, value in results[0].expected.tensors.items() if isinstance(value, Packed)}
+    assert packed and packed == {name for name in results[0].events if name[-4:] in ("/x0s", "/x1s", "/x3s")}
+    assert packed <= {f"{name}s" for name in results[0].held}
+    assert [differences(result) for result in results] == [[], []]
 
 
 def test_what_comes_back_is_of_the_kind_that_the_gradient_takes() -> None:

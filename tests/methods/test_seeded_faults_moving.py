@@ -24,7 +24,8 @@ from tests.exact import test_scaled
 from tests.methods import test_adapt_switch, test_muppet
 from tests.ops import test_histograms, test_norms
 from tests.support.faults import Fault, Patch, caught, pairs, replace
-from tests.support.moving import Case, differences, run_case
+from tests.support.moving import Case, run_case
+from tests.support.two_worlds import differences
 
 pytestmark = pytest.mark.slow
 

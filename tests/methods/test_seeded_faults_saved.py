@@ -21,7 +21,8 @@ from intnet.numbers import rng
 from intnet.ops import norm
 from intnet.spec.methods.saved import Codec
 from tests.support.faults import Fault, Patch, caught, pairs, replace
-from tests.support.saved_world import BY_LAYER, PATTERNS, Case, differences, steps_of
+from tests.support.saved_world import BY_LAYER, PATTERNS, Case, steps_of
+from tests.support.two_worlds import differences
 
 pytestmark = pytest.mark.slow
 

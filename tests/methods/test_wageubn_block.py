@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +11,21 @@ import pytest
 
 from intnet import methods, models
 from intnet.autograd import Tensor
-from intnet.datasets import Dataset
 from intnet.errors import ConfigError, NumberError
 from intnet.layers import BatchNorm2d, Flatten, Layer, Linear, ReLU, Sequential, Sigmoid, SiLU, Tanh
 from intnet.methods.method import Method
 from intnet.methods.trace import Recorder
 from intnet.models.model import Model
 from intnet.numbers.formats import Direct
-from intnet.spec import data
 from intnet.spec.nets import Layer as SpecLayer
 from intnet.spec.nets import Net
 from intnet.spec.training import train
 from intnet.training.train import Run
-from tests.support import moving
-from tests.support.cases import random_codes
 from tests.support.command import here, last_line
 from tests.support.inferring import agree
-from tests.support.saved_world import NETS, Excited
 from tests.support.states import state_differences, state_of
-from tests.support.stepping import TinyResNet
+from tests.support.two_worlds import random_images
+from tests.support.zoo import KINDS, TinyResNet
 
 SHAPE, CLASSES = (2, 2, 1), 3
 
@@ -61,9 +56,7 @@ def stack(*kinds: str) -> Net:
 
 # Silu whose output scales and is scaled; no batch norm, and a pool behind; a join; the classifier behind.
 WORLDS: dict[str, tuple[Net, Callable[[], Model]]] = {
-    "excited": (NETS["excited"], Excited),
-    "lenet": (moving.NETS["lenet"], moving.TinyLeNet),
-    "resnet": (moving.NETS["resnet"], TinyResNet),
+    **{net: KINDS[net] for net in ("excited", "lenet", "resnet")},
     "direct": (
         stack("linear", "norm", "relu", "linear"),
         lambda: Stack(Linear(4, 5), BatchNorm2d(5), ReLU(), Linear(5, CLASSES)),
@@ -80,19 +73,9 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def both(model: Model, n: int = 6) -> tuple[Dataset, data.Dataset]:
-    """Random images for the fast code and for the definition."""
-    shape = model.image_shape
-    codes = random_codes(3, n * prod(shape), 0, 255)
-    labels = [i % CLASSES for i in range(n)]
-    images = np.array(codes, np.uint8).reshape(n, *shape)
-    plain = data.Dataset([image.tobytes() for image in images], labels, [], [], shape, -8, CLASSES)
-    return Dataset("a few", images, np.array(labels), images, np.array(labels), -8, CLASSES), plain
-
-
 def begun(model: Model, **options: Any) -> Run:
     """A run of three images a step."""
-    return Run(model, methods.Wageubn(first="block", **options), both(model)[0], 3, 2)
+    return Run(model, methods.Wageubn(first="block", **options), random_images(model, 6)[0], 3, 2)
 
 
 @pytest.mark.slow
@@ -103,8 +86,8 @@ def test_from_the_seed_to_the_classes(world: str, options: dict[str, Any]) -> No
     net, make = WORLDS[world]
     run = begun(make(), **options)
     run.train(3)
-    given = {"first": "block", **options}
-    assert state_differences(state_of(run), train(net, "wageubn", both(run.model)[1], 2, 3, 3, given)) == []
+    given, (_, plain) = {"first": "block", **options}, random_images(run.model, 6)
+    assert state_differences(state_of(run), train(net, "wageubn", plain, 2, 3, 3, given)) == []
     agree(run, net, run.data.test_images)
 
 
@@ -241,7 +224,7 @@ ENDS: dict[str, type[Layer]] = {"relu": ReLU, "tanh": Tanh, "sigmoid": Sigmoid, 
 def test_an_activation_ends_the_net(kind: str, options: dict[str, Any]) -> None:
     """It stores its error in integers, behind which the derivative of a float32 ReLU has to take codes."""
     model = Stack(Linear(4, 5), BatchNorm2d(5), ReLU(), Linear(5, CLASSES), ENDS[kind]())
-    fast, plain = both(model)
+    fast, plain = random_images(model, 6)
     run = Run(model, methods.Wageubn(**options), fast, 3, 2)
     run.train(3)
     want = train(stack("linear", "norm", "relu", "linear", kind), "wageubn", plain, 2, 3, 3, options)

@@ -21,13 +21,11 @@ from intnet.spec import data
 from intnet.spec.training import train
 from intnet.spec.words import words
 from intnet.training.train import Run
-from tests.support.cases import random_codes
 from tests.support.command import MLP, here, last_line, refused
 from tests.support.inferring import agree
-from tests.support.saved_world import NETS, Excited
 from tests.support.states import state_differences, state_of
-from tests.support.stepping import NET, TinyResNet
-from tests.support.zoo import ZOO, Zoo
+from tests.support.two_worlds import random_images
+from tests.support.zoo import KINDS, RESNET, TinyResNet
 
 FORMS = {"k_e2@layer2.*": 6, "e2@layer1.*": "16", "k_e1@*relu1": 5, "k_e1@*relu2": 11}
 WIDE = {"k_w@layer1.0.conv1": 4, "k_w@layer2.*": 11, "k_a@layer1.0.relu1": 5, "k_a@relu1": 10}
@@ -70,19 +68,16 @@ RESIDUAL: list[dict[str, Any]] = [
 
 def trained(model: Any, options: dict[str, Any], steps: int = 3) -> tuple[Run, data.Dataset]:
     """The library's steps, two an epoch, and the definition's data."""
-    n, shape = 6, model.image_shape
-    images = np.array(random_codes(1, n * int(np.prod(shape)), 0, 255), np.uint8).reshape(n, *shape)
-    labels = np.array([0, 1, 2, 0, 1, 2])
-    both = Dataset("six", images, labels, images, labels, -8, 3)
-    run = Run(model, Wageubn(**options), both, 3, 2)
+    fast, plain = random_images(model, 6)
+    run = Run(model, Wageubn(**options), fast, 3, 2)
     run.train(steps)
-    told = [image.tobytes() for image in images]
-    return run, data.Dataset(told, labels.tolist(), [], [], shape, -8, 3)
+    return run, plain
 
 
-def differences(model: Any, net: Any, options: dict[str, Any]) -> list[str]:
-    run, found = trained(model, options)
-    wanted = train(net, "wageubn", found, 2, 3, 3, run.method.settings())
+def differences(net: str, options: dict[str, Any]) -> list[str]:
+    layers, make = KINDS[net]
+    run, plain = trained(make(), options)
+    wanted = train(layers, "wageubn", plain, 2, 3, 3, run.method.settings())
     return state_differences(state_of(run), wanted)
 
 
@@ -93,31 +88,31 @@ def differences(model: Any, net: Any, options: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("options", RESIDUAL, ids=str)
 def test_a_residual_net_whose_layers_differ(options: dict[str, Any]) -> None:
     """Branches of two grids meet in a join, and errors of two grids in its way back."""
-    assert differences(TinyResNet(), NET, options) == []
+    assert differences("resnet", options) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "net", "options"),
+    ("net", "options"),
     [
-        (Zoo, ZOO, {"k_a@tanh1": 6, "k_a@pool2": 5, "k_a@drop": 7, "k_w@conv2": 5, "k_beta@conv2": 6}),
-        (Zoo, ZOO, {"k_e1@pool2": 5, "k_e1@drop": 9, "k_e2@fc1": 4, "k_acc@conv2": 11, "saturate@tanh1": 0}),
-        (Excited, NETS["excited"], {"k_a@act1": 6, "k_e1@act1": 5, "k_w@se.*": 5, "k_e2@*": 7, "k_a@se*": 9}),
-        (Zoo, ZOO, {"r_a": "to_zero", "r_a@drop": "stochastic", "r_e1": "stochastic", "r_beta": "to_pos"}),
-        (Excited, NETS["excited"], {"r_a": "to_neg", "r_e1": "stochastic", "r_w@se*": "stochastic"}),
+        ("zoo", {"k_a@tanh1": 6, "k_a@pool2": 5, "k_a@drop": 7, "k_w@conv2": 5, "k_beta@conv2": 6}),
+        ("zoo", {"k_e1@pool2": 5, "k_e1@drop": 9, "k_e2@fc1": 4, "k_acc@conv2": 11, "saturate@tanh1": 0}),
+        ("excited", {"k_a@act1": 6, "k_e1@act1": 5, "k_w@se.*": 5, "k_e2@*": 7, "k_a@se*": 9}),
+        ("zoo", {"r_a": "to_zero", "r_a@drop": "stochastic", "r_e1": "stochastic", "r_beta": "to_pos"}),
+        ("excited", {"r_a": "to_neg", "r_e1": "stochastic", "r_w@se*": "stochastic"}),
     ],
     ids=str,
 )  # fmt: skip
-def test_other_kinds_of_layers(model: Any, net: Any, options: dict[str, Any]) -> None:
-    assert differences(model(), net, options) == []
+def test_other_kinds_of_layers(net: str, options: dict[str, Any]) -> None:
+    assert differences(net, options) == []
 
 
 @pytest.mark.slow
 def test_inference() -> None:
     run, _ = trained(TinyResNet(), FORMS | WIDE | NORMS)
-    agree(run, NET, run.data.test_images)
+    agree(run, RESNET, run.data.test_images)
     run, _ = trained(TinyResNet(), STOCHASTIC | {"r_a@layer1.*": "to_neg"})  # no words in inference
-    agree(run, NET, run.data.test_images)
+    agree(run, RESNET, run.data.test_images)
 
 
 @pytest.mark.parametrize("key", Wageubn.BY_LAYER)
@@ -137,8 +132,7 @@ def test_each_option_is_of_its_layer_alone(key: str) -> None:
 
 
 def test_which_formats_stand_where() -> None:
-    run, recorder = trained(TinyResNet(), {}, 0)[0], Recorder("*")
-    run, _ = trained(TinyResNet(), FORMS | WIDE, 0)
+    run, recorder = trained(TinyResNet(), FORMS | WIDE, 0)[0], Recorder("*")
     run.method.set(observers=[recorder])
     run.train(1)
     formats = {
@@ -176,28 +170,28 @@ def test_how_paths_round_and_by_which_words() -> None:
 
 def test_a_mode_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The definition against fast code that rounds one path as the paper has it, or by another's words."""
-    assert differences(TinyResNet(), NET, {"r_acc": "stochastic"}) == []
+    assert differences("resnet", {"r_acc": "stochastic"}) == []
     right = Method.words
     monkeypatch.setattr(Method, "words", lambda self, name, n: right(self, name.replace("Accq", "Acc"), n))
-    assert "state layer1.0.bn2.weight.Accq" in differences(TinyResNet(), NET, {"r_acc": "stochastic"})
+    assert "state layer1.0.bn2.weight.Accq" in differences("resnet", {"r_acc": "stochastic"})
     monkeypatch.undo()
     mode = Wageubn.mode
     monkeypatch.setattr(
         Wageubn, "mode", lambda self, layer, path: "ties_even" if path == "e0" else mode(self, layer, path)
     )
-    assert "state layer1.0.conv1.weight" in differences(TinyResNet(), NET, {"r_e1": "to_neg"})
+    assert "state layer1.0.conv1.weight" in differences("resnet", {"r_e1": "to_neg"})
 
 
 def test_a_layer_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The definition against fast code that takes one layer for any other."""
     right = Wageubn.rules
-    assert differences(TinyResNet(), NET, {"k_w@layer1.0.conv2": 5}) == []
+    assert differences("resnet", {"k_w@layer1.0.conv2": 5}) == []
     monkeypatch.setattr(
         Wageubn,
         "rules",
         lambda self, layer: self._of(self.options) if layer.name == "layer1.0.conv2" else right(self, layer),
     )
-    assert "state layer1.0.conv2.weight" in differences(TinyResNet(), NET, {"k_w@layer1.0.conv2": 5})
+    assert "state layer1.0.conv2.weight" in differences("resnet", {"k_w@layer1.0.conv2": 5})
 
 
 # -- what is refused -------------------------------------------------------------------------------

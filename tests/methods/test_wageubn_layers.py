@@ -10,11 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 
 from intnet import spec as oracle
-from intnet.datasets import Dataset
 from intnet.methods import Wageubn
 from intnet.methods.trace import Recorder
 from intnet.spec import Fixed, convolution, elementwise, pooling, power
@@ -26,6 +24,7 @@ from intnet.training.train import Run
 from tests.support import cases
 from tests.support import wageubn_layers as layers
 from tests.support.opcheck import fixed, values
+from tests.support.two_worlds import random_images
 from tests.support.zoo import Zoo
 
 SEED, STEP, N = 3, 0, 4
@@ -38,11 +37,8 @@ class Recorded:
     """One step of the model, its parameters before it, and the trace in the oracle's view."""
 
     def __init__(self, **options: Any) -> None:
-        shape = (N, 8, 8, 2)
-        images = np.array(cases.random_codes(1, N * 128, 0, 255), np.uint8).reshape(shape)
-        labels = np.array([0, 1, 2, 0])
         model, method = Zoo(), Wageubn(**options)
-        run = Run(model, method, Dataset("one batch", images, labels, images, labels, -8, 3), N, SEED)
+        run = Run(model, method, random_images(model, N)[0], N, SEED)
         for _, layer, parameter in model.all_parameters():  # biases start at zero: move them
             if parameter.symbol in ("b", "beta") and not layer.edge:
                 parameter.value.codes[:] = cases.random_codes(7, parameter.value.size, -(2**21), 2**21)

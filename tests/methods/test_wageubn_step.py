@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.opcheck import threads
-from tests.support.stepping import Case, differences, run_case
+from tests.support.stepping import Case, run_case
+from tests.support.two_worlds import differences
 
 pytestmark = pytest.mark.slow
 

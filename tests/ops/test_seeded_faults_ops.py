@@ -28,7 +28,8 @@ from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels import int_products as conv
 from tests.support.faults import Patch
-from tests.support.stepping import Case, differences, run_case
+from tests.support.stepping import Case, run_case
+from tests.support.two_worlds import differences
 
 pytestmark = pytest.mark.slow
 
@@ -300,5 +301,5 @@ def test_a_wrong_count_is_seen() -> None:
 
 def test_a_missing_and_an_unknown_tensor_are_seen() -> None:
     result = run_case(RANDOM)[0]
-    result.library["bn1/x5"] = result.library.pop("bn1/x2")
-    assert differences(result) == ["bn1/x2", "bn1/x5"]
+    result.values["bn1/x5"] = result.values.pop("bn1/x2")
+    assert differences(result) == ["bn1/x2 missing", "bn1/x5 extra"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
-import numpy as np
 import pytest
 
 from intnet import datasets, methods, models
-from intnet.datasets import Dataset
 from intnet.spec import data, inference
 from intnet.spec import models as spec_models
 from intnet.spec.methods import METHODS
@@ -17,9 +14,9 @@ from intnet.spec.methods.step import Now
 from intnet.training.inference import EVALUATION_BATCH, evaluation_batch
 from intnet.training.reestimate import reestimated
 from intnet.training.train import Run
-from tests.support.cases import random_codes
 from tests.support.inferring import agree
 from tests.support.states import state_differences, state_of
+from tests.support.two_worlds import random_images
 from tests.support.zoo import KINDS
 
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
@@ -78,12 +75,9 @@ def test_every_kind_of_layer(method: str, net: str) -> None:
     """More images than a step had: maps begin again."""
     layers, make = KINDS["apart" if (method, net) == ("adapt", "zoo") else net]
     model = make()
-    n, shape = 6, model.image_shape
-    images = np.array(random_codes(1, n * prod(shape), 0, 255), np.uint8).reshape(n, *shape)
-    labels = np.arange(n) % 3
-    run = Run(model, methods.make(method), Dataset("six", images, labels, images, labels, -8, 3), 4, 2)
+    run = Run(model, methods.make(method), random_images(model, 6)[0], 4, 2)
     run.train(2)
-    agree(run, layers, images)
+    agree(run, layers, run.data.test_images)
 
 
 def test_batches_are_the_fast_code_s() -> None:

@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from math import prod
 from typing import Any
 
-import numpy as np
 import pytest
 
 from intnet import datasets, methods, models
-from intnet.datasets import Dataset
 from intnet.spec import data, initial
 from intnet.spec import models as spec_models
 from intnet.spec.__main__ import EXAMPLE
@@ -23,10 +20,9 @@ from intnet.spec.digest import digest
 from intnet.spec.methods import METHODS
 from intnet.spec.training import first, train
 from intnet.training.train import Run
-from tests.support.cases import random_codes
 from tests.support.states import state_differences, state_of
-from tests.support.stepping import TinyResNet
-from tests.support.zoo import KINDS
+from tests.support.two_worlds import random_images
+from tests.support.zoo import KINDS, TinyResNet
 
 ALONE = """
 import sys
@@ -158,13 +154,8 @@ def test_every_kind_of_layer_under_every_method(method: str, net: str) -> None:
     net = "apart" if (method, net) == ("adapt", "zoo") else net
     layers, make = KINDS[net]
     model = make()
-    n, shape = 6, model.image_shape
-    codes = random_codes(1, n * prod(shape), 0, 255)
-    labels = [0, 1, 2, 0, 1, 2]
-    images = np.array(codes, np.uint8).reshape(n, *shape)
-    both = Dataset("six", images, np.array(labels), images, np.array(labels), -8, 3)
-    found = data.Dataset([image.tobytes() for image in images], labels, [], [], shape, -8, 3)
-    run = Run(model, methods.make(method), both, 3, 2)
+    fast, found = random_images(model, 6)
+    run = Run(model, methods.make(method), fast, 3, 2)
     run.train(2)
     assert state_differences(state_of(run), train(layers, method, found, 2, 2, 3)) == []
 

@@ -1,8 +1,6 @@
-"""DYNASTY by the library and by the oracle: the same nets, data and steps, and where they differ.
+"""DYNASTY by the library and by the definition: what is trained, its blocks and maps, and where they differ.
 
-`run_case` takes steps in both worlds from the first one on, each going on from its own state; `differences`
-names every tensor, block, sensitivity and stored number that is not equal. Used by `test_dynasty_step` and,
-with faults seeded into the library, by `test_seeded_faults_dynasty`.
+Used by `test_dynasty_step` and, with faults seeded into the library, by `test_seeded_faults_dynasty`.
 """
 
 from __future__ import annotations
@@ -10,28 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from intnet import datasets, methods
-from intnet import spec as oracle
-from intnet.datasets import Dataset
+from intnet import methods
 from intnet.exact.blocks.block_float import BlockTensor
-from intnet.exact.expressions import FloatExact
 from intnet.methods import dynasty as library
-from intnet.methods.method import Method
-from intnet.methods.trace import Recorder
-from intnet.numbers.qtensor import QTensor
-from intnet.spec.methods import dynasty
+from intnet.spec.block_float import Blocks
 from intnet.spec.methods.step import Now
-from intnet.spec.values import exact
 from intnet.training.train import Run
-from tests.support import blocks, cases, map_digits
-from tests.support.moving import LAST, NETS, model
-from tests.support.states import state_differences, state_of
-from tests.support.stepping import CLASSES, SIDE, array, fixed, judged, real
+from tests.support import blocks, map_digits, two_worlds
+from tests.support.two_worlds import Result, begun, unsettle
 
 CLOSE = 1e-6  # of what is told of a map, which comes from logarithms
 
@@ -59,40 +47,18 @@ class Case:
     def steps_per_epoch(self) -> int:
         return self.full + bool(self.short)
 
-    def made(self) -> Method:
-        """The library's method."""
-        made: Method = methods.Dynasty(**self.given())
-        return made
-
-    def settings(self) -> dynasty.Settings:
-        """The oracle's."""
-        made: dynasty.Settings = dynasty.Settings.from_options(self.given())
-        return made
-
     def given(self) -> dict[str, Any]:
         """The options in both worlds."""
         return {"lr": f"{self.lr[0]},{self.lr[1]}@1", "weight_decay": 1e-4} | self.options
 
-    def dataset(self) -> Dataset:
-        """Digits, or black images; the residual net takes pieces, two a picture."""
-        n = self.batch * self.full + self.short
-        digits = datasets.load("digits")
-        images = digits.train_images[100 * self.seed % 1000 :][: 2 * n]
-        labels = digits.train_labels[100 * self.seed % 1000 :][:n].astype(np.int64)
-        if self.net == "resnet":
-            pairs = images.reshape(n, 2, 8, 8).transpose(0, 2, 3, 1)
-            images, labels = pairs[:, 1 : 1 + SIDE, 1 : 1 + SIDE], labels % CLASSES
-        images = np.ascontiguousarray(images[:n]) * np.uint8(self.images == "digits")
-        return Dataset("some digits", images, labels, images, labels, -4, int(labels.max()) + 1)
-
 
 def prepared(case: Case) -> Run:
     """A run whose biases, gammas and betas are not what they start with; some weights are zero."""
-    run = Run(model(case.net), case.made(), case.dataset(), case.batch, case.seed)
-    for i, (_, layer, parameter) in enumerate(run.model.all_parameters()):
-        if parameter.symbol != "W" and case.images == "digits":
-            values = cases.random_float32(i, int(np.prod(parameter.shape)), -2)
-            parameter.value = parameter.value + array(oracle.Tensor(parameter.shape, values))
+    n, black = case.batch * case.full + case.short, case.images == "black"
+    run = begun(case.net, methods.Dynasty(**case.given()), case.seed, case.batch, n, black)
+    if not black:
+        unsettle(run)
+    for _, layer, parameter in run.model.all_parameters():
         if parameter.symbol == "W":
             parameter.value = parameter.value.copy()
             parameter.value[4:8, :4] = 0  # a block of zeros where there are two
@@ -101,26 +67,7 @@ def prepared(case: Case) -> Run:
     return run
 
 
-def numbers(value: Any) -> list[Fraction]:
-    """The exact values of anything that either world keeps."""
-    if isinstance(value, QTensor | np.ndarray):
-        return real(value).values
-    return [Fraction(v) for v in exact(value)]
-
-
 # -- steps in both worlds --------------------------------------------------------------------------
-
-
-@dataclass
-class Result:
-    """One step: the library's events, block tensors, counts and state; the oracle's step."""
-
-    events: Recorder
-    blocks: dict[str, BlockTensor]
-    saturated: dict[str, int]
-    state: dict[str, Any]
-    map: dict[str, Any]  # what the step told of a new one
-    expected: dynasty.Step
 
 
 @contextmanager
@@ -147,56 +94,28 @@ def run_case(case: Case) -> list[Result]:
 
 def steps_of(case: Case) -> Iterator[Result]:
     """The same, one by one."""
-    run = prepared(case)
-    state, settings = state_of(run), case.settings()
-    for number in range(case.epochs * case.steps_per_epoch):
-        batch, _ = run.batch(number)
-        recorder = Recorder("*")
-        run.method.set(observers=[recorder])
-        run.method.saturated.clear()
+    now, count = Now(case.seed, 0, case.steps_per_epoch), case.epochs * case.steps_per_epoch
+    taken = two_worlds.steps(prepared(case), case.net, case.given(), now, count)
+    for _ in range(count):
         with recorded() as made:
-            report = run.train_step()
-        run.method.set(observers=[])
-        source = recorder.events[f"{LAST[case.net]}/e3"].source
-        error = real(source.values if isinstance(source, FloatExact) else source)
-        expected = dynasty.Step(NETS[case.net], settings, state, Now(case.seed, number, case.steps_per_epoch))
-        expected.take(fixed(batch), judged(error))
-        state = expected.state
-        told = dict(run.method.saturated), state_of(run), dict(report.map), expected
-        yield Result(recorder, made, *told)
+            result = next(taken)
+        result.blocks = made
+        yield result
 
 
 # -- where they differ -----------------------------------------------------------------------------
 
 
 def differences(result: Result) -> list[str]:
-    """The names of all that differ, or that one world lacks."""
-    seconds = result.map.pop("seconds", 0.0)
-    wanted = map_digits.told(result.expected)
-    bad = [*_tensors(result), *state_differences(result.state, result.expected.state)]
-    return bad + _told("map", result.map, wanted) + ["seconds"] * (seconds < 0)
-
-
-def _tensors(result: Result) -> list[str]:
-    bad, left = [], set(result.events.events)
+    """The names of all that differ, or that one world lacks: blocks too, and what is told of a new map."""
+    bad = two_worlds.differences(result)
     for name, want in result.expected.tensors.items():
-        event = result.events.events.get(name)
-        left.discard(name)
-        if event is None:
-            bad.append(f"{name} missing")
-        elif isinstance(want, oracle.block_float.Blocks):
+        if isinstance(want, Blocks):
             got = result.blocks.get(name)
             bad += [f"{name} {part}" for part in (blocks.differences(got, want) if got else ["no blocks"])]
-            if (
-                event.result.codes.reshape(-1).tolist() != want.codes
-                or numbers(event.result) != want.real().values
-            ):
-                bad.append(f"{name} event")
-        elif numbers(event.result) != numbers(want):
-            bad.append(name)
-    if result.saturated != result.expected.saturated:
-        bad.append("saturated")
-    return bad + [f"{name} extra" for name in sorted(left)]
+    told = dict(result.report.map)
+    late = ["seconds"] * (told.pop("seconds", 0.0) < 0)
+    return bad + _told("map", told, map_digits.told(result.expected)) + late
 
 
 def _told(name: str, got: Any, want: Any) -> list[str]:

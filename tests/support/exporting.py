@@ -24,10 +24,9 @@ from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Net
 from intnet.training.train import Run
-from tests.support import moving
-from tests.support.cases import random_codes
 from tests.support.states import state_of
-from tests.support.stepping import TinyResNet
+from tests.support.two_worlds import random_images
+from tests.support.zoo import KINDS
 
 INTEGER: list[tuple[str, dict[str, Any]]] = [
     ("wageubn", {"edges": "fixed16", "saturate": 0}),
@@ -38,8 +37,8 @@ INTEGER: list[tuple[str, dict[str, Any]]] = [
 ]
 NETS: dict[str, tuple[Net, Any]] = {
     "mlp": (spec_models.mlp((8, 8, 1), 10, hidden=12), lambda: models.MLP((8, 8, 1), 10, hidden=12)),
-    "lenet": (moving.NETS["lenet"], moving.TinyLeNet),
-    "resnet": (moving.NETS["resnet"], TinyResNet),
+    "lenet": KINDS["lenet"],
+    "resnet": KINDS["resnet"],
 }
 STRICT = ["-std=c99", "-O1", "-pedantic", "-Wall", "-Wextra", "-Werror", "-DINTNET_MAIN"]
 SANITIZED = [*STRICT, "-fsanitize=undefined,address", "-fno-sanitize-recover=all"]
@@ -48,8 +47,7 @@ NEEDS_RUNTIME = "needs the packages onnx and onnxruntime: pip install -e '.[test
 
 def images_for(model: Model, n: int, seed: int = 3) -> np.ndarray:
     """Random bytes."""
-    size = n * int(np.prod(model.image_shape))
-    return np.array(random_codes(seed, size, 0, 255), np.uint8).reshape(n, *model.image_shape)
+    return np.asarray(random_images(model, n, seed)[0].test_images)
 
 
 def trained(net: str, method: str, options: dict[str, Any], steps: int = 4) -> Run:

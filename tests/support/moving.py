@@ -1,8 +1,7 @@
-"""AdaPT and MuPPET by the library and by the oracle: the same nets, state and steps, and where they differ.
+"""AdaPT and MuPPET by the library and by the definition: what is trained, and from which state.
 
-`Case` says what is trained; `run_case` takes steps in both worlds, `differences` names every tensor and
-every stored number that is not equal. Used by `test_adapt_step`, `test_muppet` and, with faults seeded
-into the library, by `test_seeded_faults_moving`.
+Used by `test_adapt_step`, `test_muppet` and, with faults seeded into the library, by
+`test_seeded_faults_moving`.
 """
 
 from __future__ import annotations
@@ -13,70 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from intnet import datasets, methods
-from intnet import spec as oracle
-from intnet.autograd import Tensor
-from intnet.datasets import Dataset
-from intnet.exact.expressions import Exact, FloatExact
-from intnet.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
-from intnet.methods.method import Method
-from intnet.methods.trace import Recorder
-from intnet.models.mlp import MLP
-from intnet.models.model import Model
+from intnet import methods
 from intnet.numbers.qtensor import QTensor
-from intnet.spec import models as spec_models
-from intnet.spec import nets
-from intnet.spec.methods import METHODS
-from intnet.spec.methods.step import Now, Step, value_of
-from intnet.spec.nets import Layer
-from intnet.spec.values import exact
+from intnet.spec.methods.step import Now, value_of
 from intnet.training.train import Run
-from tests.support import cases
-from tests.support.states import state_differences, state_of
-from tests.support.stepping import CLASSES, SIDE, TinyResNet, array, fixed, real
-from tests.support.stepping import NET as TINY
-
-
-class TinyLeNet(Model):
-    """A convolution with bias and no batch norm, one with batch norm, pools, a classifier."""
-
-    def __init__(self) -> None:
-        super().__init__("tiny lenet", (8, 8, 1), 10)
-        self.conv1, self.relu1 = Conv2d(1, 2, 3, padding=1, bias=True), ReLU()
-        self.pool1 = MaxPool2d(2)
-        self.conv2, self.bn2, self.relu2 = Conv2d(2, 3, 5, padding=2), BatchNorm2d(3), ReLU()
-        self.pool2 = MaxPool2d(2)
-        self.flatten = Flatten()
-        self.fc = Linear(12, 10)
-        self.finish()
-
-    def forward(self, x: Tensor, method: Method) -> Tensor:
-        x = self.pool1(self.relu1(self.conv1(x, method), method), method)
-        x = self.pool2(self.relu2(self.bn2(self.conv2(x, method), method), method), method)
-        return self.fc(self.flatten(x, method), method)
-
-
-NETS: dict[str, nets.Net] = {
-    "mlp": spec_models.mlp((8, 8, 1), 10, hidden=5),
-    "lenet": (
-        Layer("conv", "conv1", 2, 3, bias=True, padding=1),
-        Layer("relu", "relu1"),
-        Layer("max_pool", "pool1", kernel=2, stride=2),
-        Layer("conv", "conv2", 3, 5, padding=2),
-        Layer("norm", "bn2"),
-        Layer("relu", "relu2"),
-        Layer("max_pool", "pool2", kernel=2, stride=2),
-        Layer("flatten", "flatten"),
-        Layer("linear", "fc", 10, bias=True),
-    ),
-    "resnet": TINY,
-}
-LAST = {"mlp": "fc3", "lenet": "fc", "resnet": "fc"}
-
-
-def model(name: str) -> Model:
-    """The library's net of a name."""
-    return {"mlp": lambda: MLP((8, 8, 1), 10, hidden=5), "lenet": TinyLeNet, "resnet": TinyResNet}[name]()
+from tests.support import two_worlds
+from tests.support.opcheck import floating
+from tests.support.two_worlds import Result, begun, numbers, unsettle
 
 
 @dataclass(frozen=True)
@@ -100,44 +42,22 @@ class Case:
     def __str__(self) -> str:
         return f"{self.method}-{self.net}-{self.seed}"
 
-    def made(self) -> Method:
-        kind: Any = {"adapt": methods.Adapt, "muppet": methods.Muppet}[self.method]
-        made: Method = kind(lr=self.rates(), **self.settings())
-        return made
-
-    def rates(self) -> str:
-        """The learning rates."""
-        return f"{self.lr[0]},{self.lr[1]}@{self.first_step // self.per_epoch + 1}"
-
-    def settings(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """The options in both worlds, whatever the method's own defaults are."""
         usual = {"eps": 0.0, "l1": 1e-8, "l2": 1e-4} if self.method == "adapt" else {"weight_decay": 1e-4}
-        return usual | self.options
-
-    def dataset(self) -> Dataset:
-        """`per_epoch` batches of digits, or black images; the residual net takes pieces, two a picture."""
-        n = self.batch * self.per_epoch
-        digits = datasets.load("digits")
-        images = digits.train_images[100 * self.seed % 1000 :][: 2 * n]
-        labels = digits.train_labels[100 * self.seed % 1000 :][:n].astype(np.int64)
-        if self.net == "resnet":
-            pairs = images.reshape(n, 2, 8, 8).transpose(0, 2, 3, 1)
-            images, labels = pairs[:, 1 : 1 + SIDE, 1 : 1 + SIDE], labels % CLASSES
-        images = np.ascontiguousarray(images[:n]) * np.uint8(self.images == "digits")
-        return Dataset("some digits", images, labels, images, labels, -4, int(labels.max()) + 1)
+        rates = f"{self.lr[0]},{self.lr[1]}@{self.first_step // self.per_epoch + 1}"
+        return {"lr": rates} | usual | self.options
 
 
 def prepared(case: Case) -> Run:
     """A run whose biases, gammas and betas are not what they start with, at the case's step and state."""
-    run = Run(model(case.net), case.made(), case.dataset(), case.batch, case.seed)
-    method: Any = run.method
+    method, black = methods.make(case.method, **case.given()), case.images == "black"
+    run = begun(case.net, method, case.seed, case.batch, case.batch * case.per_epoch, black)
+    if not black:
+        unsettle(run)
     for i, (_, _, parameter) in enumerate(run.model.all_parameters()):
-        values = cases.random_float32(i, int(np.prod(parameter.shape)), -2)
-        more = array(oracle.Tensor(parameter.shape, values))
-        if parameter.symbol != "W" and case.images == "digits":
-            parameter.value = parameter.value + more
         if parameter.symbol == "W" and "G" in case.start:
-            parameter.slots["G"] = np.float32(case.start["G"]) * more
+            parameter.slots["G"] = np.float32(case.start["G"]) * floating(i, parameter.shape, -2)
         if parameter.symbol == "W" and "norms" in case.start:
             parameter.slots["norms"] = np.array([case.start["norms"]], np.float32)
     for layer in run.model.all_layers():
@@ -157,62 +77,12 @@ def prepared(case: Case) -> Run:
     return run
 
 
-def numbers(value: Any) -> list[Fraction]:
-    """The exact values of anything that either world keeps."""
-    if isinstance(value, Exact | FloatExact):
-        return [Fraction(v) for v in value.fractions().reshape(-1)]
-    if isinstance(value, QTensor | np.ndarray):
-        return real(value).values
-    return [Fraction(v) for v in exact(value)]
-
-
-# -- steps in both worlds ------------------------------------------------------------------------
-
-
-@dataclass
-class Result:
-    """One step: the library's events and state, the oracle's step."""
-
-    events: Recorder
-    kept: dict[str, Any]
-    expected: Step
-
-    @property
-    def state(self) -> dict[str, list[Fraction]]:
-        """The numbers of the library's state."""
-        return {name: numbers(value_of(value)) for name, value in self.kept.items()}
-
-
 def run_case(case: Case, steps: int = 1) -> list[Result]:
     """`steps` consecutive steps; each world goes on from its own state."""
-    run = prepared(case)
-    state, module = state_of(run), METHODS[case.method]
-    settings = module.Settings.from_options({"lr": case.rates(), **case.settings()})
-    results = []
-    for number in range(case.first_step, case.first_step + steps):
-        batch, _ = run.batch(number)
-        recorder = Recorder("*")
-        run.method.set(observers=[recorder])
-        report = run.train_step()
-        run.method.set(observers=[])
-        source = recorder.events[f"{LAST[case.net]}/e3"].source
-        error = real(source.values if isinstance(source, FloatExact) else source)
-        expected = module.Step(NETS[case.net], settings, state, Now(case.seed, number, case.per_epoch))
-        expected.take(fixed(batch), lambda _, told=(Fraction(report.loss), error): told)
-        state = expected.state
-        results.append(Result(recorder, state_of(run), expected))
-    return results
+    now = Now(case.seed, case.first_step, case.per_epoch)
+    return list(two_worlds.steps(prepared(case), case.net, case.given(), now, steps))
 
 
-def differences(result: Result) -> list[str]:
-    """The names of all tensors and of all state that differ, or that one world lacks."""
-    bad, left = [], set(result.events.events)
-    for name, want in result.expected.tensors.items():
-        event = result.events.events.get(name)
-        left.discard(name)
-        if event is None or numbers(event.result) != numbers(want):
-            bad.append(name)
-        elif event.rounding is not None and int(event.result.exponent) != want.exponent:
-            bad.append(f"{name} exponent")
-    bad += sorted(left)
-    return bad + state_differences(result.kept, result.expected.state)
+def kept(result: Result) -> dict[str, list[Fraction]]:
+    """The numbers of the library's state."""
+    return {name: numbers(value_of(value)) for name, value in result.state.items()}

@@ -1,11 +1,10 @@
-"""Nets of all kinds of layers: the library's model, and the definition's net beside it."""
+"""Small nets of all kinds of layers: the library's model, and the definition's net beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
 
-from intnet import models
 from intnet.autograd import Tensor
 from intnet.layers import (
     AvgPool2d,
@@ -17,14 +16,127 @@ from intnet.layers import (
     Linear,
     MaxPool2d,
     ReLU,
+    Sequential,
+    SiLU,
     Tanh,
 )
+from intnet.layers.joints import SqueezeExcitation
 from intnet.methods.method import Method
+from intnet.models.mlp import MLP
 from intnet.models.model import Model
+from intnet.models.resnet import BasicBlock
+from intnet.spec import models as spec_models
 from intnet.spec.nets import Layer, Net, Residual
-from tests.support.saved_world import NETS, Excited
-from tests.support.stepping import CLASSES
 from tests.support.weighed import Weighed
+
+WIDTHS, CLASSES = (4, 6), 3
+SHAPE = 6, 6, 2
+
+
+class TinyResNet(Model):
+    """A stem, an identity block, a block with stride 2 and a downsample, a classifier."""
+
+    def __init__(self, shape: tuple[int, int, int] = SHAPE, classes: int = CLASSES) -> None:
+        super().__init__("tiny", shape, classes)
+        first, last = WIDTHS
+        self.conv1 = Conv2d(shape[2], first, 3, padding=1)
+        self.bn1, self.relu1 = BatchNorm2d(first), ReLU()
+        self.layer1 = Sequential(BasicBlock(first, first, 1))
+        self.layer2 = Sequential(BasicBlock(first, last, 2))
+        self.avgpool = GlobalAvgPool()
+        self.fc = Linear(last, classes)
+        self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        x = self.relu1(self.bn1(self.conv1(x, method), method), method)
+        return self.fc(self.avgpool(self.layer2(self.layer1(x, method), method), method), method)
+
+
+RESNET = spec_models.resnet(SHAPE, CLASSES, WIDTHS, (1, 1))
+
+
+class TinyLeNet(Model):
+    """A convolution with bias and no batch norm, one with batch norm, pools, a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__("tiny lenet", (8, 8, 1), 10)
+        self.conv1, self.relu1 = Conv2d(1, 2, 3, padding=1, bias=True), ReLU()
+        self.pool1 = MaxPool2d(2)
+        self.conv2, self.bn2, self.relu2 = Conv2d(2, 3, 5, padding=2), BatchNorm2d(3), ReLU()
+        self.pool2 = MaxPool2d(2)
+        self.flatten = Flatten()
+        self.fc = Linear(12, 10)
+        self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        x = self.pool1(self.relu1(self.conv1(x, method), method), method)
+        x = self.pool2(self.relu2(self.bn2(self.conv2(x, method), method), method), method)
+        return self.fc(self.flatten(x, method), method)
+
+
+LENET: Net = (
+    Layer("conv", "conv1", 2, 3, bias=True, padding=1),
+    Layer("relu", "relu1"),
+    Layer("max_pool", "pool1", kernel=2, stride=2),
+    Layer("conv", "conv2", 3, 5, padding=2),
+    Layer("norm", "bn2"),
+    Layer("relu", "relu2"),
+    Layer("max_pool", "pool2", kernel=2, stride=2),
+    Layer("flatten", "flatten"),
+    Layer("linear", "fc", 10, bias=True),
+)
+
+
+class Excited(Model):
+    """A convolution with batch norm and SiLU, squeeze and excitation, a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__("excited", SHAPE, CLASSES)
+        self.conv1, self.bn1, self.act1 = Conv2d(SHAPE[2], 5, 3, padding=1), BatchNorm2d(5), SiLU()
+        self.se = SqueezeExcitation(5, 3)
+        self.avgpool, self.fc = GlobalAvgPool(), Linear(5, CLASSES)
+        self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        x = self.act1(self.bn1(self.conv1(x, method), method), method)
+        return self.fc(self.avgpool(self.se(x, method), method), method)
+
+
+EXCITED: Net = (
+    Layer("conv", "conv1", 5, 3, padding=1),
+    Layer("norm", "bn1"),
+    Layer("silu", "act1"),
+    Layer("excite", "se", 3),
+    Layer("mean", "avgpool"),
+    Layer("linear", "fc", CLASSES, bias=True),
+)
+
+
+class Grouped(Model):
+    """Convolutions in groups, of which a block of channels never has two; 36 outputs: a block and a tail."""
+
+    def __init__(self) -> None:
+        super().__init__("grouped", (8, 8, 1), CLASSES)
+        self.conv1, self.bn1, self.relu1 = Conv2d(1, 6, 3, stride=2), BatchNorm2d(6), ReLU()
+        self.conv2 = Conv2d(6, 36, 3, padding=1, groups=3)
+        self.conv3 = Conv2d(36, 36, 2, groups=36)
+        self.avgpool, self.fc = GlobalAvgPool(), Linear(36, CLASSES)
+        self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        x = self.relu1(self.bn1(self.conv1(x, method), method), method)
+        return self.fc(self.avgpool(self.conv3(self.conv2(x, method), method), method), method)
+
+
+GROUPED: Net = (
+    Layer("conv", "conv1", 6, 3, stride=2),
+    Layer("norm", "bn1"),
+    Layer("relu", "relu1"),
+    Layer("conv", "conv2", 36, 3, padding=1, groups=3),
+    Layer("conv", "conv3", 36, 2, groups=36),
+    Layer("mean", "avgpool"),
+    Layer("linear", "fc", CLASSES, bias=True),
+)
 
 
 class Zoo(Model):
@@ -92,38 +204,13 @@ WEIGHED: Net = (
     Layer("flatten", "flatten"),
     Layer("linear", "fc", 3, bias=True),
 )  # fmt: skip
-KINDS: dict[str, tuple[Net, Callable[[], models.Model]]] = {
+KINDS: dict[str, tuple[Net, Callable[[], Model]]] = {
+    "mlp": (spec_models.mlp((8, 8, 1), 10, hidden=5), lambda: MLP((8, 8, 1), 10, hidden=5)),
+    "lenet": (LENET, TinyLeNet),
+    "resnet": (RESNET, TinyResNet),
+    "excited": (EXCITED, Excited),
+    "grouped": (GROUPED, Grouped),
     "zoo": (ZOO, Zoo),
     "apart": (APART, Apart),
-    "excited": (NETS["excited"], Excited),
     "weighed": (WEIGHED, lambda: Weighed((8, 8, 1), 3)),
-}
-
-
-class Grouped(Model):
-    """Convolutions in groups, of which a block of channels never has two; 36 outputs: a block and a tail."""
-
-    def __init__(self) -> None:
-        super().__init__("grouped", (8, 8, 1), CLASSES)
-        self.conv1, self.bn1, self.relu1 = Conv2d(1, 6, 3, stride=2), BatchNorm2d(6), ReLU()
-        self.conv2 = Conv2d(6, 36, 3, padding=1, groups=3)
-        self.conv3 = Conv2d(36, 36, 2, groups=36)
-        self.avgpool, self.fc = GlobalAvgPool(), Linear(36, CLASSES)
-        self.finish()
-
-    def forward(self, x: Tensor, method: Method) -> Tensor:
-        x = self.relu1(self.bn1(self.conv1(x, method), method), method)
-        return self.fc(self.avgpool(self.conv3(self.conv2(x, method), method), method), method)
-
-
-WORLD: dict[str, Net] = NETS | {
-    "grouped": (
-        Layer("conv", "conv1", 6, 3, stride=2),
-        Layer("norm", "bn1"),
-        Layer("relu", "relu1"),
-        Layer("conv", "conv2", 36, 3, padding=1, groups=3),
-        Layer("conv", "conv3", 36, 2, groups=36),
-        Layer("mean", "avgpool"),
-        Layer("linear", "fc", CLASSES, bias=True),
-    )
 }
