@@ -18,7 +18,7 @@ from intnet.methods.options import parse_options
 from intnet.spec import data
 from intnet.spec.training import train
 from intnet.training.train import Run
-from tests.support.command import here, last_line
+from tests.support.command import here, tour
 from tests.support.inferring import agree
 from tests.support.states import state_differences, state_of
 from tests.support.two_worlds import random_images
@@ -192,23 +192,10 @@ def test_files_name_what_came_later_only_where_it_is_set() -> None:
 def test_every_command_takes_such_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, options: tuple[str, ...]
 ) -> None:
-    """train, resume, inspect, verify, golden and check by both ways, costs."""
-    run, pack = tmp_path / "run", tmp_path / "pack"
+    """The tour, and costs."""
     given = ("--method", method, "--model", "mlp", "--data", "digits", "--limit", 144, "--batch-size", 70)
     told = [word for option in options for word in ("--set", option)]
-    status, out, err = here(capsys, "train", *given, *told, "--steps", 4, "--out", run)
-    assert status == 0, err
-    whole = last_line(out)
-    here(capsys, "train", *given, *told, "--steps", 2, "--out", tmp_path / "two")
-    status, out, _ = here(capsys, "resume", tmp_path / "two", "--steps", 4)
-    assert (status, last_line(out)) == (0, whole)
-    status, out, _ = here(capsys, "inspect", run, "--layer", "fc2", "--path", "x0", "--index", "0,0")
-    assert status == 0 and ("<12,6>" in out or "6 bits" in out)
-    status, out, _ = here(capsys, "verify", run, "--elements", 30)
-    assert status == 0 and "no difference" in out
-    assert here(capsys, "golden", run, "--layer", "fc2", "--out", pack)[0] == 0
-    assert here(capsys, "check", pack)[0] == 0
-    status, out, _ = here(capsys, "check", pack, "--by", "spec")
-    assert status == 0 and "PASS" in out
-    status, out, err = here(capsys, "costs", run)
+    out = tour(capsys, tmp_path, *given, *told, path="x0")
+    assert "<12,6>" in out or "6 bits" in out
+    status, _, err = here(capsys, "costs", tmp_path / "run")
     assert status == 0, err

@@ -21,7 +21,7 @@ from intnet.spec.nets import Layer as SpecLayer
 from intnet.spec.nets import Net
 from intnet.spec.training import train
 from intnet.training.train import Run
-from tests.support.command import here, last_line
+from tests.support.command import resumed
 from tests.support.inferring import agree
 from tests.support.states import state_differences, state_of
 from tests.support.two_worlds import random_images
@@ -122,13 +122,7 @@ def test_one_rounding_stands_in_the_block() -> None:
 @pytest.mark.slow
 def test_a_run_goes_on_bit_for_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--method", "wageubn", "--set", "first=block", "--model", "mlp", "--data", "digits")
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    told = [here(capsys, "train", *asked, "--batch-size", 9, "--steps", 4, "--out", whole)]
-    here(capsys, "train", *asked, "--batch-size", 9, "--steps", 2, "--out", part)
-    told.append(here(capsys, "resume", part, "--steps", 4))
-    assert [status for status, _, _ in told] == [0, 0]
-    assert last_line(told[0][1]) == last_line(told[1][1])
-    assert (whole / "checkpoint.npz").read_bytes() == (part / "checkpoint.npz").read_bytes()
+    resumed(capsys, tmp_path, *asked, "--batch-size", 9)
 
 
 # -- what is refused -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from intnet.spec import data
 from intnet.spec.training import train
 from intnet.spec.words import words
 from intnet.training.train import Run
-from tests.support.command import MLP, here, last_line, refused
+from tests.support.command import MLP, here, refused, tour
 from tests.support.inferring import agree
 from tests.support.states import state_differences, state_of
 from tests.support.two_worlds import random_images
@@ -251,28 +251,14 @@ def test_options_come_back_from_what_is_written() -> None:
 
 @pytest.mark.slow
 def test_every_command_takes_such_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """train, resume, eval, inspect, golden and check by both ways, verify, sweep."""
-    run, pack, sweep = tmp_path / "run", tmp_path / "pack", tmp_path / "sweep"
+    """The tour, and a sweep."""
     options = ("--set", "k_e2@fc2=6", "--set", "k_w@fc2=5", "--set", "lr@fc3=13")
     options += ("--set", "r_a@relu1=stochastic", "--set", "r_e2@fc2=to_zero", "--set", "r_sigma@bn2=to_pos")
-    status, told, _ = here(capsys, "train", *MLP, *options, "--steps", 3, "--out", run)
-    assert status == 0
-    whole = last_line(told)
-    status, _, _ = here(capsys, "train", *MLP, *options, "--steps", 2, "--out", tmp_path / "two")
-    status, told, _ = here(capsys, "resume", tmp_path / "two", "--steps", 3)
-    assert (status, last_line(told)) == (0, whole)
-    status, told, _ = here(capsys, "inspect", run, "--layer", "fc2", "--path", "e3")
-    assert status == 0 and "Flag-Q(6+1)" in told
-    assert here(capsys, "eval", run)[0] == 0
-    status, told, _ = here(capsys, "verify", run, "--elements", 50)
-    assert status == 0 and "no difference" in told
-    assert here(capsys, "golden", run, "--layer", "fc[23]", "--out", pack)[0] == 0
-    assert here(capsys, "check", pack)[0] == 0
-    status, told, _ = here(capsys, "check", pack, "--by", "spec")
-    assert status == 0 and "PASS" in told and "not recomputed" not in told
-    assert "update of p = W, b, in binary32" in (pack / "CONTRACT.md").read_text()
-    assert "-13 * 2^-9" in (pack / "CONTRACT.md").read_text()
-    grid = ("--vary", "k_e2@fc2=4,6", "--steps", 2, "--seeds", "1", "--jobs", "1", "--out", sweep)
+    told = tour(capsys, tmp_path, *MLP, *options, path="e3", layers="fc[23]")
+    assert "Flag-Q(6+1)" in told
+    contract = (tmp_path / "pack" / "CONTRACT.md").read_text()
+    assert "update of p = W, b, in binary32" in contract and "-13 * 2^-9" in contract
+    grid = ("--vary", "k_e2@fc2=4,6", "--steps", 2, "--seeds", 1, "--jobs", 1, "--out", tmp_path / "sweep")
     status, told, err = here(capsys, "sweep", *MLP[:6], *grid)
     assert status == 0, err
     assert "k_e2@fc2" in told

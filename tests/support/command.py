@@ -135,6 +135,35 @@ def last_line(text: str) -> str:
     return text.rstrip("\n").split("\n")[-1]
 
 
+def resumed(capsys: pytest.CaptureFixture[str], folder: Path, *given: object) -> Path:
+    """A run of four steps, `folder`/run, which is to the bit one of two that is resumed."""
+    whole, part = folder / "run", folder / "part"
+    status, out, err = here(capsys, "train", *given, "--steps", 4, "--out", whole)
+    assert status == 0, err
+    here(capsys, "train", *given, "--steps", 2, "--out", part)
+    status, again, _ = here(capsys, "resume", part, "--steps", 4)
+    assert (status, last_line(again)) == (0, last_line(out))
+    assert (whole / "checkpoint.npz").read_bytes() == (part / "checkpoint.npz").read_bytes()
+    return whole
+
+
+def tour(
+    capsys: pytest.CaptureFixture[str], folder: Path, *given: object, path: str, layers: str = "fc2"
+) -> str:
+    """Train, resume, eval, verify, golden to `folder`/pack, check by both ways; what inspect told of fc2."""
+    run, pack = resumed(capsys, folder, *given), folder / "pack"
+    assert here(capsys, "eval", run)[0] == 0
+    status, out, _ = here(capsys, "verify", run, "--elements", 50)
+    assert status == 0 and "no difference" in out
+    assert here(capsys, "golden", run, "--layer", layers, "--out", pack)[0] == 0
+    assert here(capsys, "check", pack)[0] == 0
+    status, out, _ = here(capsys, "check", pack, "--by", "spec")
+    assert status == 0 and "PASS" in out and "not recomputed" not in out
+    status, out, err = here(capsys, "inspect", run, "--layer", "fc2", "--path", path, "--index", "0,0")
+    assert status == 0, err
+    return out
+
+
 def metrics(folder: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl without the measured times."""
     texts = (folder / "metrics.jsonl").read_text().splitlines()
