@@ -39,11 +39,14 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def worth_it(result: Result) -> bool:
-    """Whether there is anything to trace: of layers more than one wrong port, or a sum of float32."""
+    """Of layers: whether more than one port is wrong, a sum of float32, or one that no mistake of an element
+    explains.
+    """
     wrong = [port for port in result.ports if port.wrong and port.got is not None]
     floats = any(port.port.encoding == "float32" for port in wrong)
+    told = any(verdict.whole for port in wrong for verdict in port.verdicts)
     return result.pack.manifest["generator"].get("kind") in OF_LAYERS and (
-        len(wrong) > 1 or (floats and bool(wrong))
+        len(wrong) > 1 or (bool(wrong) and (floats or not told))
     )
 
 

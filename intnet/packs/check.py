@@ -99,8 +99,8 @@ class Result:
 
     @property
     def exit_status(self) -> int:
-        """0 all equal, 1 mismatch, 2 bad or missing file."""
-        if any(port.problem for port in self.ports):
+        """0 all equal, 1 mismatch, 2 bad or missing file, or nothing that could be compared."""
+        if not self.ports or any(port.problem for port in self.ports):
             return 2
         return 1 if self.problems or any(port.wrong for port in self.ports) else 0
 

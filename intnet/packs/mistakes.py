@@ -365,6 +365,9 @@ def _narrow(keep: Callable[[np.ndarray, int], np.ndarray], bits: int, w: Words) 
 def _negated(w: Words) -> np.ndarray:
     if w.port.encoding in FLOATS:
         return w.want ^ 1 << w.port.bits - 1
+    if w.port.encoding == "flag" and isinstance(w.port.format, Flag):
+        sign = 1 << w.port.format.fine  # of magnitude 0 there is no other
+        return np.where(w.want & sign - 1, w.want ^ sign, w.want)
     return wrapped(-w.want, w.port.bits, w.port.signed)
 
 
@@ -388,7 +391,11 @@ def singles(w: Words) -> Iterator[tuple[str, Variant]]:
 
 
 def rarer(w: Words, all_of_it: Words) -> Iterator[tuple[str, Variant]]:
-    """Accumulators that are too narrow, and a clip that nobody asked for: at the ends of what came."""
+    """One word for all; accumulators that are too narrow; a clip at the ends of what came."""
+    stuck = all_of_it.got[:1]
+    if all_of_it.got.size > 1 and np.all(all_of_it.got == stuck):
+        yield f"stuck at {int(stuck[0]):,}", lambda w: np.broadcast_to(stuck, w.want.shape)
+        return
     if w.traced:
         yield from ((name, partial(made, value=one)) for name, one in widths(w))
     if w.port.encoding != "integer":

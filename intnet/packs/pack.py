@@ -57,6 +57,7 @@ PORT = {  # shapes (`runs/records.py`); what an entry has of its port, and what 
 MOST_LANE = 64  # bits
 OF_WORDS = {"sha256": str, "guard": str}
 LAYOUT = "layout"  # of `about`: what was asked for
+OTHER_LAYERS = "take another step (--step), another layer, or more images"
 ORDER = "order"  # only of a port whose file has another one than C order
 SHAPE = {
     "format": str, "format_version": int, "definition": int,
@@ -100,9 +101,10 @@ def check(draft: Draft) -> None:
     for port, codes in outs:
         if codes.size == 0 or np.all(codes == (codes.flat[0] if codes.size > 1 else 0)):
             what = "empty" if codes.size == 0 else "all zero" if codes.flat[0] == 0 else "constant"
+            other = "take another level, or other settings" if "unit" in draft.about else OTHER_LAYERS
             raise PackError(
                 f"{draft.name}: the expected words of {port.name} are {what}: a device that is stuck would "
-                "pass; take another step (--step), another layer, or more images"
+                f"pass; {other}"
             )
 
 

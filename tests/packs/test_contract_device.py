@@ -247,6 +247,11 @@ def test_an_accumulator_that_saturates(made: Make, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(contract_device, "conv_forward", saturating(13))
     result = judged(read, Device(read.folder), tmp_path / "dut")
     check_marks(result, {f"{PADDED}conv1/x1": "the accumulator saturates at 13 bits"})
+    alone = check.check_dut(read, tmp_path / "dut", f"{PADDED}conv1/x1")
+    assert causes.worth_it(alone)
+    (port,) = causes.trace(read, alone).ports
+    (verdict,) = port.verdicts
+    assert verdict.whole and verdict.name == "the accumulator saturates at 13 bits"
 
 
 ORDERS = {

@@ -7,9 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from intnet.numbers.formats import Flag
 from intnet.packs.diagnosis import Verdict, diagnose
 from intnet.packs.mistakes import Words
 from intnet.packs.ports import Port
+from intnet.spec.formats import flag_encode
 from intnet.spec.rounding import overflow, round_fraction
 
 TOP, LANES, COUNT = 127, 4, 800
@@ -161,6 +163,25 @@ CLIPS: dict[str, Device] = {
 @pytest.mark.parametrize("clip", CLIPS)
 def test_an_added_clip(clip: str) -> None:
     assert whole(told(CLIPS[clip])) == [clip]
+
+
+def test_a_device_that_is_stuck() -> None:
+    for word in (0, -7):
+        assert whole(told(lambda x, word=word: word)) == [f"stuck at {word}"]
+
+
+def test_a_flag_with_its_sign_inverted() -> None:
+    """Of magnitude 0 there is one word."""
+    codes = [*range(-127, 128), *(128 * k for k in range(-127, 128))]
+
+    def word(code: int) -> int:
+        flag, sign, size = flag_encode(code)
+        return flag << 8 | sign << 7 | size
+
+    want, got = ([word(way * code) for code in codes] for way in (1, -1))
+    port = Port("q", "out", (len(codes),), "N", 9, signed=False, encoding="flag", format=Flag(8))
+    found = diagnose(Words(port, np.array(want), np.array(got), {}))
+    assert whole(found) == ["negated"]
 
 
 def narrow_sum(bits: int, how: str) -> Device:

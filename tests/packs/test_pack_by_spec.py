@@ -281,6 +281,15 @@ def test_what_the_definition_does_not_have_is_listed(
 
 
 @pytest.mark.slow
+def test_where_nothing_is_compared_nothing_passes(
+    written: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(as_spec, "KINDS", {})
+    status, out, _ = here(capsys, "check", written("wageubn"), "--by", "spec")
+    assert status == 2 and "\nNOTHING COMPARED: " in out and "PASS" not in out
+
+
+@pytest.mark.slow
 def test_a_difference_is_told_with_its_trail(
     written: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

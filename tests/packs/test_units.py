@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,13 +38,11 @@ def words_of(draft: Draft) -> Words:
     return {port.name: codes.tolist() for port, codes in draft.ports}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "level", "settings"), EVERY, ids=label)
-def test_every_port_is_what_the_oracle_says(name: str, level: str, settings: Settings) -> None:
-    draft = made(name, level, settings)
+def judge(draft: Draft, bits: int = 32) -> None:
+    """Every port by the oracle; bits: of a random word."""
     pack.check(draft)
     words, unit = words_of(draft), draft.about["unit"]
-    want = EXPECTED[name](unit["parameters"], words, 16 if "lfsr" in settings else 32)
+    want = EXPECTED[unit["name"]](unit["parameters"], words, bits)
     judged = [port.name for port, _ in draft.ports if port.direction in ("out", "trail")]
     assert set(judged) <= want.keys()
     for port in judged:
@@ -52,6 +52,12 @@ def test_every_port_is_what_the_oracle_says(name: str, level: str, settings: Set
     left_out = want.keys() - set(judged) - {port["name"] for port in unit["ignored"]}
     assert left_out <= {"q.exponent", "q.limit"}
     assert all(len(set(want[port])) == 1 for port in left_out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "level", "settings"), EVERY, ids=label)
+def test_every_port_is_what_the_oracle_says(name: str, level: str, settings: Settings) -> None:
+    judge(made(name, level, settings), 16 if "lfsr" in settings else 32)
 
 
 @pytest.mark.parametrize(("name", "level", "settings"), ROUNDED, ids=label)
@@ -339,3 +345,40 @@ def test_a_unit_of_ones_own_that_is_none_is_refused() -> None:
         units.own(OWN, lambda c, p: (to_odd(c, p), c.give("y", 1))[0], ALL)
     with pytest.raises(ConfigError, match="give a number from 1 to 4"):
         units.own(OWN, to_odd, ALL, {"S": 9})
+
+
+def twice(c: Circuit, p: Mapping[str, Any]) -> None:
+    c.give("q", c.read("x[0]", 8) + c.read("x[1]", 8))
+
+
+@pytest.mark.parametrize(
+    ("port", "build", "says"),
+    [
+        (
+            signal("x", 8, "a code", signed=False), to_odd,
+            "to_odd: x has 8 bits, unsigned: 0..255; its circuit reads -128..127",
+        ),
+        (signal("x", 9, "a code"), to_odd, "x has 9 bits, signed: -256..255; its circuit reads -128..127"),
+        (signal("x", 8, "a code"), twice, "to_odd: x has 1 lanes, its circuit reads 2"),
+        (signal("x", 8, "a code", lanes=2), to_odd, "to_odd: x has 2 lanes, its circuit reads 1"),
+    ],
+)  # fmt: skip
+def test_a_circuit_reads_the_numbers_that_its_ports_have(
+    port: Port, build: Callable[[Circuit, Mapping[str, Any]], None], says: str
+) -> None:
+    ports = (port, signal("q", 8, "to odd", direction="out"))
+    with pytest.raises(PackError, match=re.escape(says)):
+        units.own(replace(OWN, signals=lambda p, scale: ports), build, ALL)
+
+
+@pytest.mark.slow
+def test_settings_at_the_ends_of_their_ranges() -> None:
+    """A pack, or what does not go: block_dot's guard bits, shift_by's amounts, mac_requant's zero point."""
+    for settings in ({"BLOCK": 16, "GUARD": 4}, {"BLOCK": 1, "GUARD": 4}, {"BLOCK": 16, "GUARD": 5}):
+        judge(units.draft("block_dot", "L1", settings))
+    judge(units.draft("mac_requant", "L0", {"A": 4, "B": 4, "ZX": 300}))
+    with pytest.raises(PackError, match="GUARD = 4: a sum over 32 lanes needs at least 5"):
+        units.draft("block_dot", "L1", {"BLOCK": 32, "GUARD": 4})
+    with pytest.raises(PackError, match="takes 81 bits ahead of the limit, and a trail has 64"):
+        units.draft("shift_by", "L1", {"W": 48, "NB": 8, "OUT": 32})
+    assert set(words_of(units.draft("shift_by", "L0", {"NB": 2}))["n"]) == {-1, 0, 1}

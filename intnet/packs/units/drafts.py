@@ -34,7 +34,7 @@ from intnet.packs.units import stimuli, stimuli_mx, stimuli_scales, stimuli_sums
 from intnet.packs.units.listing import UNITS
 from intnet.packs.units.signals import Choice, Columns, Group, Parameters, Range, Setting, Unit, joined
 from intnet.packs.units.words import Results, results, run
-from intnet.spec.wires import Circuit
+from intnet.spec.wires import Circuit, span
 
 LEVELS = {
     "L0": "a readable few",
@@ -144,7 +144,7 @@ def own(
     """The pack of a unit of one's own: what it is, its definition as a circuit, its vectors.
 
     ConfigError for a name that the library has and for settings that the unit has not; PackError where the
-    circuit's ports are not the unit's.
+    circuit's ports are not the unit's, by name, by width or by sign.
     """
     if unit.name in UNITS:
         raise ConfigError(f"{unit.name} is a unit of the library: give yours another name")
@@ -160,7 +160,21 @@ def own(
         if told[way] != built[way]:
             ports = f"its {title} ports are {sorted(told[way])}, its circuit's {sorted(built[way])}"
             raise PackError(f"{unit.name}: {ports}")
+    for port in signals:
+        _check_read(unit, port, circuit)
     return assemble(unit, level, given, training.Taken(list(groups), parameters), circuit)
+
+
+def _check_read(unit: Unit, port: Port, circuit: Circuit) -> None:
+    """PackError where a circuit reads other numbers of a port than its words are."""
+    read = [wire for name, wire in circuit.reads.items() if name.partition("[")[0] == port.name]
+    if read and len(read) != port.lanes:
+        raise PackError(f"{unit.name}: {port.name} has {port.lanes} lanes, its circuit reads {len(read)}")
+    for wire in read:
+        if wire.range != span(port.bits, port.signed):
+            ends, kind = span(port.bits, port.signed), "signed" if port.signed else "unsigned"
+            told = f"{port.name} has {port.bits} bits, {kind}: {ends[0]}..{ends[1]}"
+            raise PackError(f"{unit.name}: {told}; its circuit reads {wire.low}..{wire.high}")
 
 
 def assemble(

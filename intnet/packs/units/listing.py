@@ -228,6 +228,9 @@ def _wrong_mac(p: Parameters) -> str:
 def _wrong_block(p: Parameters) -> str:
     if p["BLOCK"] * p["M"] > MOST_BITS:
         return f"a block of {p['BLOCK'] * p['M']} bits is more than a word's {MOST_BITS}"
+    if 1 << p["GUARD"] < p["BLOCK"]:
+        needed = (p["BLOCK"] - 1).bit_length()
+        return f"GUARD = {p['GUARD']}: a sum over {p['BLOCK']} lanes needs at least {needed}"
     return ""
 
 

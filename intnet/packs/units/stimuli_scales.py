@@ -80,7 +80,7 @@ def _by_few(p: Parameters) -> Groups:
     low, high = span(p["W"], bool(p["XS"]))
     rows = [
         (v, n)
-        for n in (-1, 0, 1, 3)
+        for n in _inside((-1, 0, 1, 3), p["NB"], True)
         for v in _inside((low, -9, -4, -3, -1, 0, 1, 3, 4, 5, 12, high), p["W"], p["XS"])
     ]
     return _group("few", "tie carry negative shift_range", ("x", "n"), rows)

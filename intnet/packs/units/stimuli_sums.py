@@ -62,8 +62,8 @@ def _mac_few(p: Parameters) -> Groups:
     """x = ZX + 1 in one lane after the other, so that the result is w and bias; ties, and both limits."""
     lanes, half, top = p["LANES"], (1 << p["S"]) >> 1, 1 << p["OUT"] - 1 + p["S"]
     (low, high), _ = sides(p)
-    up, down = min(p["ZX"] + 1, high), max(p["ZX"] - 1, low)
-    one: Beat = ([up] + [min(max(p["ZX"], low), high)] * (lanes - 1), [sides(p)[1][1]] * lanes)
+    down, at, up = (max(low, min(high, p["ZX"] + d)) for d in (-1, 0, 1))
+    one: Beat = ([up] + [at] * (lanes - 1), [sides(p)[1][1]] * lanes)
     last: Beat = ([*one[0][1:], down], one[1])
     biases = (0, half - 1, 3 * half - 1, half, -half - 1, -3 * half, top, -top, 4 * half)
     aimed = [([one], bias - dot([one], p)) for bias in biases] + [([one], 1)]
@@ -262,6 +262,7 @@ def _block_wide(p: Parameters) -> Groups:
     ties = [(value, e, least) for value, e in halves for least in (1, -1)]
     nearly = [_exact_blocks(v, e, i, p) + _exact_blocks(d, LOWEST, i, p) for i, (v, e, d) in enumerate(ties)]
     groups.append(block_group("tie-and-least", "tie sticky", nearly))
+    many = min(128, (1 << p["GUARD"]) // size)  # blocks of a vector that its accumulator is promised to hold
     for name, w, edge in (("top", low, (1 << reach) - 1), ("bottom", high, -(1 << reach))):
         block: Block = ([low] * size, [w] * size, 127, 127)
         each = size * low * w << 254 - LOWEST
@@ -270,7 +271,9 @@ def _block_wide(p: Parameters) -> Groups:
             sign, place = (1 if edge > 0 else -1), 254 - LOWEST
             tail = _great_blocks(sign * (rest >> place), p)
             tail += _exact_blocks(sign * (rest & (1 << place) - 1), LOWEST, 1, p)
-            groups.append(block_group(f"long-{name}", "width carry", [tail + [block] * count, [block] * 128]))
+            groups.append(
+                block_group(f"long-{name}", "width carry", [tail + [block] * count, [block] * many])
+            )
     return groups
 
 

@@ -29,11 +29,12 @@ from intnet.spec.formats import log2_R
 from intnet.spec.tensor import power
 from intnet.spec.units import mx
 from intnet.spec.units.sums import LEAST, LOWEST, MANTISSA
-from intnet.spec.wires import Circuit
+from intnet.spec.wires import Circuit, width
 
 K_Q = 8  # of Q(., k): the grid 2^-7, as of activations and of forward copies
 K_GC = 15  # of CQ: its codes stand at exponent -14
 FLAG = Flag(8)
+LARGEST = 64  # bits of a trail's word
 
 Lists = Mapping[str, Sequence[int]]  # of wires, at the beats that give a result
 
@@ -73,8 +74,11 @@ def run(name: str, parameters: Parameters, columns: Columns, circuit: Circuit | 
     for wire in circuit.wires.values():
         low, high = min(wires[wire.name]), max(wires[wire.name])
         if low < wire.low or high > wire.high:
-            reach = f"{wire.low}..{wire.high}, its {wire.bits} bits: give it more"
-            raise PackError(f"{name}: {wire.name} goes from {low} to {high}, and is not within {reach}")
+            if wire.bits > LARGEST:  # whose ends are too long to be read
+                told = f"needs {width(low, high)} bits, and has {wire.bits}"
+            else:
+                told = f"goes from {low} to {high}, not within {wire.low}..{wire.high}, its {wire.bits} bits"
+            raise PackError(f"{name}: {wire.name} {told}: give it more")
     return Ran(circuit, reads, wires)
 
 
@@ -118,6 +122,10 @@ def steps_of(
     bits: int = 0,
 ) -> list[Filled]:
     """floor, remainder, up and presat; told: what floor and presat are; bits: of a floor that has no sign."""
+    least, most = min(*floor, *presat), max(*floor, *presat)
+    if width(min(least, -1), most) > LARGEST:
+        told = f"{width(min(least, -1), most)} bits ahead of the limit, and a trail has {LARGEST}"
+        raise PackError(f"the result takes {told}: give the unit fewer bits, or fewer to shift by")
     up = [after - before for before, after in zip(floor, presat, strict=True)]
     fraction = "its fraction: 32 bits, then a sticky bit"
     return [
