@@ -224,7 +224,7 @@ def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[
             raise ValueError(f"backward: the graph was used up already (at {node.op.name!r})")
         if _watcher is not None:
             _watcher.goes_back(node, gradient)
-        parts = _parts(node, node.op.vjp, gradient)
+        parts = _parts(node, node.op.name, node.op.vjp, gradient)
         if _watcher is not None:
             _watcher.came_back(parts)
         node.saved = None
@@ -234,12 +234,18 @@ def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[
     return {of: _here(gradient) for of, gradient in leaves.items()}
 
 
-def _parts(node: Node, vjp: Callable[[Any, Any], tuple[Any, ...]], gradient: Any) -> tuple[Any, ...]:
+def _parts(
+    node: Node, name: str, vjp: Callable[[Any, Any], tuple[Any, ...]], gradient: Any
+) -> tuple[Any, ...]:
     """The gradients of a node's operands; of a single one, later where its own is."""
     if isinstance(gradient, Later) and len(node.parents) == 1:
         saved = node.saved
         return (Later(lambda: vjp(saved, gradient())[0]),)
-    return vjp(node.saved, _here(gradient))
+    parts = vjp(node.saved, _here(gradient))
+    if not isinstance(parts, tuple) or len(parts) != len(node.parents):
+        told = f"{len(parts)} gradients" if isinstance(parts, tuple) else f"a {type(parts).__name__}"
+        raise TypeError(f"the vjp of {name!r} gave {told}: a tuple of {len(node.parents)} is wanted")
+    return parts
 
 
 def _joined(before: Any, part: Any, add: Callable[[Any, Any], Any]) -> Any:

@@ -43,6 +43,11 @@ class Origin:
     file: str | None
     sha256: str
 
+    @property
+    def place(self) -> str:
+        """The file, which may be run under two names; what stands in none has its module's."""
+        return self.file or self.module
+
     @classmethod
     def of(cls, made: Any) -> "Origin":
         """Of a class or a function."""
@@ -50,7 +55,7 @@ class Origin:
         file = getattr(module, "__file__", None)
         if file is None or not os.path.isfile(file):
             return cls(made.__module__, made.__qualname__, None, "")
-        known = _LOADED.get(os.path.abspath(file))
+        known = _RUNNING.get(os.path.abspath(file))
         sha256 = known or hashlib.sha256(Path(file).read_bytes()).hexdigest()
         return cls(made.__module__, made.__qualname__, os.path.abspath(file), sha256)
 
@@ -82,7 +87,7 @@ class Registry(dict[str, T], Generic[T]):
             if not hasattr(made, "__qualname__"):
                 raise ConfigError(f"{self.kind} {name!r}: register a class or a function, not {made!r}")
             origin, before = Origin.of(made), self.origins.get(name)
-            again = before is not None and (before.module, before.name) == (origin.module, origin.name)
+            again = before is not None and before.name == origin.name and before.place == origin.place
             if name in self and not again:
                 where = "intnet itself" if before is None else before.file or "this session"
                 raise ConfigError(f"{self.kind} {name!r} is taken, by {where}: give yours another name")
@@ -110,6 +115,7 @@ class Registry(dict[str, T], Generic[T]):
 
 _REGISTRIES: dict[str, Registry[Any]] = {}
 _LOADED: dict[str, str] = {}  # path -> SHA-256 of what was run
+_RUNNING: dict[str, str] = {}  # the same of those that are being run: a file may change behind that
 _DISCOVERED: set[str] = set()  # entry points
 
 
@@ -142,7 +148,7 @@ def _run(path: str, content: bytes) -> None:
         sys.path.append(os.path.dirname(path))  # for files beside it that it imports
     before = sys.modules.get(name)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    _LOADED[path] = sha256
+    _LOADED[path] = _RUNNING[path] = sha256
     try:
         exec(compile(content, path, "exec"), module.__dict__)
     except BaseException as error:
@@ -153,6 +159,8 @@ def _run(path: str, content: bytes) -> None:
         if not isinstance(error, Exception | SystemExit):
             raise
         raise ConfigError(f"{path}{_line(error, path)}: {_what(error)}") from error
+    finally:
+        del _RUNNING[path]
 
 
 def _imported(path: str, sha256: str) -> bool:

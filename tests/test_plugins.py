@@ -216,8 +216,9 @@ def test_a_definition_of_ones_own_verifies_and_a_wrong_one_does_not(tmp_path: Pa
     assert "fc2/Wq" in intnet(tmp_path, *verify, "--import", "wrong.py", status=1)
     intnet(tmp_path, "golden", "run", "--layer", "fc2", "--out", "pack")
     by_spec = ["check", "pack", "--by", "spec", "--import"]
-    said = intnet(tmp_path, *by_spec, "mine.py")
+    status, said, _ = afresh(tmp_path, *by_spec, "mine.py")
     assert "no method 'mine': give --import FILE of one that registers it and names its definition" in said
+    assert status == 2 and "NOTHING COMPARED" in said
     assert "PASS" in intnet(tmp_path, *by_spec, "defined.py")
     assert "fc2/Wq" in intnet(tmp_path, *by_spec, "wrong.py", status=1)
 

@@ -84,7 +84,6 @@ without smoothing (4), time and noise; --map draws the widths of one layer's blo
 
 SCHEDULED = ("model", "image", "classes")
 ARRAY = "dynasty"  # the method that is priced on a bit-serial array
-TAPE = "saved"  # the method whose tape is told
 OF_TAPE = ("method", "set", "batch_size")
 ALL = (
     *("folder", "baseline", "accuracy", "schedule", *SCHEDULED, "accs", *OF_TAPE),
@@ -185,15 +184,16 @@ def _report(args: argparse.Namespace) -> "Report":
         return dynasty_runs.of_runs(args.folders, args.baseline, args.accuracy, args.data_dir)
     if args.folder is None:
         return adapt_report.of_schedule(args.model, args.image, args.classes, args.schedule, args.accs or 1)
+    from intnet import methods
     from intnet.runs import run_folder
 
     given = run_folder.load(args.folder, data_dir=args.data_dir)
     name = given.method.name
-    if name == TAPE:
-        _only(args, "data_dir", "folder", why=f"{args.folder} is a run of {TAPE}")
+    if isinstance(given.method, methods.Saved):
+        _only(args, "data_dir", "folder", why=f"{args.folder} is a run of {name}")
         return saved_costs.of_run(args.folder, given)
     against = (args.baseline, args.accuracy, args.data_dir)
-    if name == ARRAY:
+    if isinstance(given.method, methods.METHODS[ARRAY]):
         layer_map = None if args.map is None else _layer_map(args, given)
         report = dynasty_report.of_run(args.folder, given, *against)
         return report if layer_map is None else dataclasses.replace(report, draw=layer_map)

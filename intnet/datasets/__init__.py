@@ -92,6 +92,11 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, image_size: 
     if image_size is not None:
         raise ConfigError(f"image size {image_size}: only the images of folder:PATH have sizes of their own")
     loaded = loader(_folder(data_dir))
+    if not isinstance(loaded, Dataset):
+        raise ConfigError(
+            f"data set {name!r}: its function gives {type(loaded).__name__}: a Dataset is wanted, as "
+            "datasets.from_arrays(X, y, X_test, y_test) makes one"
+        )
     return dataclasses.replace(loaded, name=name) if name in LOADERS.origins else loaded
 
 

@@ -84,7 +84,7 @@ def from_arrays(
         given, own = rounded_to(given, exponent, where[0])
         tested, others = rounded_to(tested, exponent, where[2])
         rounded = own + others
-    parts = np.ascontiguousarray(given), labels, np.ascontiguousarray(tested), test_labels
+    parts = np.array(given, order="C"), labels, np.array(tested, order="C"), test_labels  # nobody else's
     return Dataset(name, *parts, exponent, int(count), in_memory=True, rounded=rounded)
 
 

@@ -41,6 +41,8 @@ def quantize(x: Expression, format: OwnFormat, rounding: Rounding) -> QTensor:
         codes, status = x.round_to(exponent, rounding)
         return QTensor(codes, exponent, format, status.peak, status)
     low, high, overflow = limits
+    if not low <= 0 <= high:
+        raise FormatError(f"{where}: {format} has the limits {low} and {high}, between which 0 has to be")
     if overflow != "saturate":
         raise FormatError(f"{where}: a format of one's own saturates; {format} says {overflow!r}")
     codes, status = x.round_to(exponent, rounding.within(low, high))

@@ -6,7 +6,7 @@ from typing import Any
 
 from intnet import ops
 from intnet.autograd import Keep, Tensor, leaf
-from intnet.errors import ShapeError
+from intnet.errors import ConfigError, ShapeError
 from intnet.methods.method import Method, Parameter
 from intnet.show.tables import Column, Shown, Table, numbers
 
@@ -19,6 +19,13 @@ def pair(value: int | Pair, what: str = "size", least: int = 1) -> Pair:
     if len(both) != 2 or not all(isinstance(v, int) and v >= least for v in both):
         raise ShapeError(f"{what} = {value!r}: give a whole number of at least {least}, or two")
     return both[0], both[1]
+
+
+def _holds(value: Any) -> bool:
+    """Whether it is a layer, or has one in it."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    return isinstance(value, Layer) or (isinstance(value, tuple | list) and any(map(_holds, value)))
 
 
 class Layer(Shown):
@@ -41,6 +48,7 @@ class Layer(Shown):
         self.parameters: list[Parameter] = []
         self.buffers: dict[str, Any] = {}
         self.reads = 0  # reads of its parameters in one pass of the model
+        self.calls = 0  # in one pass of the model
         self.output_shape: tuple[int, ...] = ()  # of the last pass
 
     def children(self) -> Iterator[tuple[str, "Layer"]]:
@@ -51,6 +59,19 @@ class Layer(Shown):
             elif isinstance(value, list) and value and all(isinstance(item, Layer) for item in value):
                 yield from ((f"{attribute}.{i}", item) for i, item in enumerate(value))
 
+    def check_children(self, name: str) -> None:
+        """ConfigError for layers that stand where `children` does not look."""
+        for attribute, value in vars(self).items():
+            if attribute.startswith("_") or not isinstance(value, tuple | list | dict):
+                continue
+            if any(map(_holds, value.values() if isinstance(value, dict) else value)) and not (
+                isinstance(value, list) and all(isinstance(item, Layer) for item in value)
+            ):
+                raise ConfigError(
+                    f"{type(self).__name__} {name}: layers in the {type(value).__name__} {attribute} would "
+                    "have no names: give each as an attribute, or all in a list of layers alone"
+                )
+
     def walk(self, name: str = "") -> Iterator[tuple[str, "Layer"]]:
         """(dotted name, layer) of this layer and all below it, depth first."""
         yield name, self
@@ -60,6 +81,7 @@ class Layer(Shown):
     def __call__(self, x: Tensor, method: Method, *others: Tensor) -> Tensor:
         """`forward`; others: what a layer reads beside x (`layers/joints.py`)."""
         y = self.forward(x, method, *others)
+        self.calls += 1
         self.output_shape = y.value.shape
         return y
 

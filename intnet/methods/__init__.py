@@ -1,5 +1,6 @@
 """Methods: one paper a module, in its symbols. All are listed here, once; `register` adds one's own."""
 
+import inspect
 from typing import Any
 
 from intnet.errors import ConfigError
@@ -21,6 +22,13 @@ def _named(name: str, cls: Any) -> None:
         raise ConfigError(f"method {name!r}: register a class that derives from Method, or from another one")
     if vars(cls).get("name", name) != name:
         raise ConfigError(f"method {name!r}: its class says name = {vars(cls)['name']!r}: leave that out")
+    given = inspect.signature(cls.__init__).parameters.values()
+    odd = [one.name for one in list(given)[1:] if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    if odd:
+        raise ConfigError(
+            f"method {name!r}: its __init__ takes {', '.join(odd)}, which no run would remember: make them "
+            "fields of `Options`"
+        )
     cls.name = name
 
 

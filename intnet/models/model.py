@@ -37,6 +37,7 @@ class Model(Layer):
         """Name the layers and mark the edges; the last line of every model's constructor."""
         weighted = []
         for name, layer in self.walk():
+            layer.check_children(name)
             layer.name = name
             if layer.takes_weight:
                 weighted.append(layer)
@@ -66,7 +67,7 @@ class Model(Layer):
             )
         layers = self.all_layers()
         for layer in layers:
-            layer.reads = 0
+            layer.reads = layer.calls = 0
         method.begin_pass(layers)
         logits = self.forward(x, method)
         for layer in layers:
@@ -75,7 +76,22 @@ class Model(Layer):
                     f"layer {layer.name} ran {layer.reads} times in one pass of the model; each layer with "
                     "parameters runs once: make a layer of its own for every use, remove unused ones"
                 )
+            if layer.stores and layer.calls > 1:  # two tensors of one name, two masks of the same words
+                raise ShapeError(
+                    f"layer {layer.name} ran {layer.calls} times in one pass of the model, and what it "
+                    "stores and draws goes by its name: make a layer of its own for every use"
+                )
         return logits
+
+    def check_names(self) -> None:
+        """ConfigError where a layer has no name, or not the one by which it is found now."""
+        self.all_layers()
+        for name, layer in self.walk():
+            if layer.name != name:
+                raise ConfigError(
+                    f"model {self.kind!r}: layer {name} was set behind self.finish(), or stands in two "
+                    "places: make self.finish() the last line of the constructor, each layer an attribute"
+                )
 
     def all_layers(self) -> tuple[Layer, ...]:
         """Every layer that is not just a container, in order of definition."""
@@ -106,7 +122,13 @@ class Model(Layer):
             state[name] = parameter.value
             state |= {f"{name}.{slot}": value for slot, value in parameter.slots.items()}
         for layer in self.all_layers():
-            state |= {f"{layer.name}.{key}": value for key, value in layer.buffers.items()}
+            for key, value in layer.buffers.items():
+                name = f"{layer.name}.{key}"
+                if name in state or "." in key:
+                    raise ShapeError(
+                        f"buffer {key!r} of layer {layer.name}: a name without a dot, no parameter's"
+                    )
+                state[name] = value
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

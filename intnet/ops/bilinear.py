@@ -187,7 +187,9 @@ def operands(a: Any, b: Any, what: str) -> str:
         return AFFINE
     if all(isinstance(x, np.ndarray) and x.dtype == np.float32 for x in (a, b)):
         return FLOATS
-    kinds = " and ".join(type(x).__name__ for x in (a, b))
+    kinds = " and ".join(
+        f"{x.dtype} array" if isinstance(x, np.ndarray) else type(x).__name__ for x in (a, b)
+    )
     raise FormatError(f"{what} takes {INTEGERS}, {BLOCKS} or {FLOATS}, not {kinds}")
 
 

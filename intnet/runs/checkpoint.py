@@ -22,9 +22,8 @@ from intnet.errors import CheckpointError
 from intnet.numbers.qtensor import CODE_TYPES, QTensor, max_abs
 from intnet.runs import archive
 from intnet.runs.archive import Arrays, PathLike
-from intnet.training.state import State, digest
+from intnet.training.state import FLOATS, State, digest
 
-FLOATS = (np.float32, np.float64)
 ADVICE = "use another checkpoint, or train again"
 KIND = archive.Kind("checkpoint", "intnet checkpoint", 1, ADVICE)
 

@@ -15,7 +15,7 @@ LARGEST = 1 << 28  # bytes of arrays
 
 def content(folder: Path, data: Dataset) -> dict[str, np.ndarray]:
     """What data.npz is to hold, nothing where a name finds the data; ConfigError where it is too large."""
-    if not data.in_memory:
+    if not data.in_memory and datasets.findable(data.name):
         return {}
     made = arrays.content(data)
     size = sum(array.nbytes for array in made.values())

@@ -48,6 +48,7 @@ from intnet.runs.metrics import cut_metrics, epoch_line, history, read_metrics, 
 from intnet.runs.process import memory, taken
 from intnet.training.history import StepReport
 from intnet.training.inference import Scores
+from intnet.training.state import check_state
 from intnet.training.tape import Tape, measure
 from intnet.training.train import Run
 
@@ -377,6 +378,7 @@ class RunFolder:
             "intnet": intnet.__version__,
         }
         state = self.run.state()
+        check_state(state)  # as whoever opens it does
         if self.world is not None:
             rank_messages.check_same(self.world, state, self.run.step)
         checkpoint.save(self.folder / CHECKPOINT, state, meta)

@@ -3,12 +3,19 @@
 The folder is that of `intnet train` (`run_folder.py`) at the run's step: `intnet resume` goes on with it.
 """
 
+from fractions import Fraction
+from typing import Any
+
 from intnet import methods, models
 from intnet.errors import ConfigError, IntnetError
 from intnet.runs import run_folder
 from intnet.runs.archive import PathLike
 from intnet.runs.metrics import epoch_line, step_lines
+from intnet.training.state import check_state
 from intnet.training.train import Run
+
+PLAIN = (int, float, str, tuple, Fraction, type(None))  # settings of a layer
+MOVING = ("reads", "calls", "taken", "output_shape", "_layers")  # of a layer that has run
 
 
 def save(run: Run, folder: PathLike) -> None:
@@ -18,9 +25,21 @@ def save(run: Run, folder: PathLike) -> None:
     """
     run.check_own_data()
     _check_names(run)
+    check_state(run.state())
     lines = [epoch_line(epoch) for epoch in run.history.epochs]
     lines += [line for step in run.history.steps for line in step_lines(step)]
     run_folder.create(folder, run, steps=max(run.step, 1), lines=lines).close()
+
+
+def _told(model: models.Model) -> dict[str, Any]:
+    """All that each layer was made with, by its name: class, shapes of its parameters, settings."""
+    made = {}
+    for name, layer in model.walk():
+        settings = {
+            key: value for key, value in vars(layer).items() if key not in MOVING and isinstance(value, PLAIN)
+        }
+        made[name] = type(layer), [(p.name, p.shape) for p in layer.parameters], settings
+    return made
 
 
 def _check_names(run: Run) -> None:
@@ -30,12 +49,12 @@ def _check_names(run: Run) -> None:
         again = models.make(model.kind, model.image_shape, model.classes)
     except IntnetError as error:
         raise ConfigError(f"the run could not be opened again: {error}") from None
-    shapes, others = ({name: p.shape for name, _, p in one.all_parameters()} for one in (model, again))
-    if type(again) is not type(model) or shapes != others:
-        odd = next((name for name in [*shapes, *others] if shapes.get(name) != others.get(name)), "its class")
+    mine, other = _told(model), _told(again)
+    odd = next((name for name in [*mine, *other] if mine.get(name) != other.get(name)), None)
+    if odd is not None:
         raise ConfigError(
             f"the run could not be opened again: models.make({model.kind!r}, {model.image_shape}, "
-            f"{model.classes}) makes another model than this one ({odd} differs)"
+            f"{model.classes}) makes another model than this one ({odd or 'the model'} differs)"
         )
     try:
         known = type(methods.make(method.name, **method.settings())) is type(method)

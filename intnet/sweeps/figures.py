@@ -47,7 +47,6 @@ ERRORS = ("e3", "e3w")  # one of which each weight layer has
 SIDES = ("forward", "backward")
 KINDS = ("nominal", "used")
 STORED = ("memory", "sparsity_mean")  # of those, from adapt_costs.summary
-ERRORS_IN_WL = ("muppet",)  # of the methods whose word lengths move, those whose errors have them too
 
 
 def numbers(folder: Path, plan: Plan, point: Point, seed: int, report: dict[str, Any]) -> Numbers:
@@ -127,10 +126,11 @@ def _used(row: dict[str, Any]) -> float:
 
 def speedups(folder: Path, own: dict[str, Any], report: dict[str, Any]) -> Numbers:
     """`speedup` and `speedup_own`; None for a report without its table. And `STORED` where WL moves."""
-    moves = issubclass(methods.METHODS[own["method"]], RoundedCopies)
+    method = methods.METHODS[own["method"]]
+    moves = issubclass(method, RoundedCopies)
     if moves:
         history = logs.read_log(folder, own, report["steps"])[1]
-        errors = history.widths if own["method"] in ERRORS_IN_WL else None
+        errors = history.widths if issubclass(method, methods.Muppet) else None
     elif not report["paths"]:
         return dict.fromkeys(("speedup", "speedup_own", *STORED))
     else:
@@ -158,7 +158,8 @@ def _constant(own: dict[str, Any], report: dict[str, Any]) -> tuple[History, np.
 
 def array_time(folder: Path, own: dict[str, Any], steps: int, steps_per_epoch: int) -> float | None:
     """DYNASTY's; None for other methods, uniform maps, and before the first map."""
-    if own["method"] != "dynasty" or own["options"]["map"] == "uniform" or steps < steps_per_epoch:
+    dynasty = issubclass(methods.METHODS[own["method"]], methods.Dynasty)
+    if not dynasty or own["options"]["map"] == "uniform" or steps < steps_per_epoch:
         return None
     time: float = dynasty_costs.summary(logs.read_history(folder, own, steps)[-1])["time"]
     return time

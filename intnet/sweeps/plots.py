@@ -106,7 +106,8 @@ SWEEP, COMPARISON = Picture((12.0, 5.5), sweep), Picture((11.0, 8.0), compare)
 
 def _curve(axis: "Axes", results: Results, row: Row, mark: str, **line: Any) -> None:
     plan = results.plan
-    curve(axis, [rows.curve(results.folder, plan, row.point, seed) for seed in plan.seeds], mark, **line)
+    told = [rows.curve(results.folder, plan, row.point, seed) for seed in plan.seeds]
+    curve(axis, [[accuracy for accuracy in one if accuracy is not None] for one in told], mark, **line)
 
 
 def _over_epochs(axis: "Axes") -> None:
@@ -122,7 +123,7 @@ def _over_epochs(axis: "Axes") -> None:
 def _final(axis: "Axes", results: Results) -> None:
     """Over the values of one key, a line for each combination of the others; else over points."""
     varied = results.plan.varied()
-    own = [row for row in results.rows if not row.point.baseline and row.reports]
+    own = [row for row in results.rows if not row.point.baseline and row.values("test_accuracy")]
     key = next((key for key in varied if _numbers(own, key)), None)
     if key is None:
         ticks = [results.label(row.point) for row in own]

@@ -80,7 +80,9 @@ class Show:
         report = rows.done(self.folder, self.plan, *run) if outcome.state == DONE else None
         if report is not None:
             count = f"{self._done():,}/{self.runs:,}"
-            parts = [f"{count}  {_label(self.plan, *run)}: test accuracy {report['test_accuracy']:.2%}"]
+            tested = report["test_accuracy"]
+            told = "no test part" if tested is None else f"test accuracy {tested:.2%}"
+            parts = [f"{count}  {_label(self.plan, *run)}: {told}"]
             if report["last_loss"] is not None:
                 parts.append(f"loss {report['last_loss']:.4f}")
             if report["images_per_second"] is not None:

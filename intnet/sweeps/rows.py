@@ -66,8 +66,8 @@ def done(folder: Path, plan: Plan, point: Point, seed: int) -> dict[str, Any] | 
         return None
 
 
-def curve(folder: Path, plan: Plan, point: Point, seed: int) -> list[float]:
-    """Test accuracies of a run, one an epoch, as far as it is."""
+def curve(folder: Path, plan: Plan, point: Point, seed: int) -> list[float | None]:
+    """Test accuracies of a run, one an epoch, as far as it is; None of data without a test part."""
     lines = read_metrics(run_folder(folder, point, seed) / METRICS)
     tested = [line for line in lines if line["kind"] == "epoch" and line["step"] <= plan.steps]
     return [line["test_accuracy"] for line in tested]

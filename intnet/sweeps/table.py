@@ -105,11 +105,13 @@ class Sweep(Shown):
         return self.plan.label(point)
 
     def settings(self, point: Point) -> dict[str, str]:
-        """The keys that vary."""
-        return {
-            key: "-" if point.baseline and key not in point.settings else point.value(key)
-            for key in self.plan.varied()
-        }
+        """The keys that vary; one that is called as another column is 'set KEY'."""
+        taken = ("method", "seed", "epoch", "state_sha256", *self.keys())
+        found = {}
+        for key in self.plan.varied():
+            none = point.baseline and key not in point.settings
+            found[f"set {key}" if key in taken else key] = "-" if none else point.value(key)
+        return found
 
     def about(self, point: Point) -> dict[str, Any]:
         """The whole point."""
@@ -130,7 +132,7 @@ class Sweep(Shown):
 
         A sweep that has only begun shows the accuracy's column.
         """
-        varied = self.plan.varied()
+        varied = list(self.settings(self.plan.points[0]))
         methods = len({row.point.method for row in self.rows}) > 1 or not varied
         left: list[Get] = [("method", "", lambda row: row.point.method)] * methods
         left += [(key, "", lambda row, key=key: self.settings(row.point)[key]) for key in varied]

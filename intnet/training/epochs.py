@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from intnet.errors import ConfigError
 from intnet.show.bars import FIRST, bars
 from intnet.training.history import COLUMNS, StepReport
@@ -148,4 +150,5 @@ def _end_epoch(run: "Run", callbacks: Sequence[Callback], show: Progress) -> boo
     if len(run.data.test_labels):
         run.history.tested(run.evaluate())
     show.epoch()
-    return any([callback(run) is True for callback in callbacks])  # all of them are called
+    said = [callback(run) for callback in callbacks]  # all of them are called
+    return any(isinstance(one, bool | np.bool_) and bool(one) for one in said)

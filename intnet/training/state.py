@@ -14,6 +14,7 @@ from intnet.errors import NumberError
 from intnet.numbers.qtensor import QTensor
 
 State = dict[str, Any]
+FLOATS = (np.float32, np.float64)
 
 
 def digest(state: State) -> str:
@@ -50,9 +51,15 @@ def _exponent(exponent: int | np.ndarray | None) -> str:
     return "-" if exponent is None else str(exponent)
 
 
-def check_finite(state: State) -> None:
-    """NumberError naming the first tensor with a NaN or infinity."""
+def check_state(state: State) -> None:
+    """NumberError naming the first tensor that no checkpoint holds: a NaN, an infinity, another type."""
     for name, value in state.items():
-        if isinstance(value, np.ndarray) and not np.all(np.isfinite(value)):
+        floats = isinstance(value, np.ndarray) and value.dtype in FLOATS
+        if not floats and not isinstance(value, QTensor):
+            told = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+            raise NumberError(f"{name} is {told}: a state holds QTensors and arrays of float32 or float64")
+        if floats and not np.all(np.isfinite(value)):
             index = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
-            raise NumberError(f"{name} holds a NaN or infinity at index {index}: start from finite weights")
+            raise NumberError(
+                f"{name} holds a NaN or infinity at index {index}, which no state can go on from"
+            )

@@ -25,7 +25,7 @@ from intnet.errors import ConfigError, ShapeError
 from intnet.layers import Conv2d
 from intnet.machine.ahead import compile_kernels, group, listed
 from intnet.machine.ranks import current
-from intnet.methods.method import Method, of_batch
+from intnet.methods.method import Method, Update, of_batch
 from intnet.methods.trace import Observer, Recorder
 from intnet.models.model import Model
 from intnet.numbers import shares
@@ -36,7 +36,7 @@ from intnet.training.epochs import Callback, train_epochs
 from intnet.training.history import History, StepReport
 from intnet.training.inference import EVALUATION_BATCH, Scores, all_logits, as_codes, evaluate, scores
 from intnet.training.reestimate import reestimated
-from intnet.training.state import check_finite, digest
+from intnet.training.state import check_state, digest
 
 NO_AUGMENT = Augment()
 METHOD_STATE = "method/"  # leads the names of `Method.state` in a run's state
@@ -127,8 +127,7 @@ class Run(Shown):
             method.see_loss(float(loss.value))
             if on_tape is not None:
                 on_tape(loss)
-            gradients = backward(loss, np.float32(1), ops.elementwise.join)
-            method.update_all([(layer, p, gradients[p]) for _, layer, p in self.model.all_parameters()])
+            method.update_all(self._updates(backward(loss, np.float32(1), ops.elementwise.join)))
             right = shares.joined(float_logits(logits.value).argmax(axis=1) == labels)
         method.end_of_step()
         ended = method.step % self.steps_per_epoch == 0
@@ -151,6 +150,18 @@ class Run(Shown):
         if ended:
             self.history.end(len(self.data.train_labels), shares.counted(method.saturated, of_batch))
         return report
+
+    def _updates(self, gradients: dict[Any, Any]) -> list[Update]:
+        """Those of every parameter; ShapeError for one that no gradient reached."""
+        updates: list[Update] = []
+        for name, layer, parameter in self.model.all_parameters():
+            if parameter not in gradients:
+                raise ShapeError(
+                    f"no gradient reached {name}: does the model read it, is each operation on the way "
+                    "recorded, and do the hooks `error` and `gradient` return what they made?"
+                )
+            updates.append((layer, parameter, gradients[parameter]))
+        return updates
 
     def train(
         self,
@@ -296,13 +307,12 @@ class Run(Shown):
 
     def restore(self, state: dict[str, Any], step: int) -> None:
         """Go on from a saved state; NumberError or ShapeError names a tensor that does not fit."""
-        check_finite(state)
+        check_state(state)
         names = [name for name in state if name.startswith(METHOD_STATE)]
-        expected = {f"{METHOD_STATE}{name}" for name in self.method.state}
-        if set(names) != expected:
-            wrong = ", ".join(sorted(expected ^ set(names)))
-            raise ShapeError(f"what method {self.method.name!r} remembers is missing or extra: {wrong}")
-        self.model.load_state_dict({name: state[name] for name in state if name not in expected})
+        missing = {f"{METHOD_STATE}{name}" for name in self.method.state} - set(names)
+        if missing:  # more than at the start there may be: a method may begin to remember later
+            raise ShapeError(f"what method {self.method.name!r} remembers is missing: {', '.join(missing)}")
+        self.model.load_state_dict({name: state[name] for name in state if name not in names})
         self.method.state = {name.removeprefix(METHOD_STATE): state[name] for name in names}
         self.method.set(step=step, epoch=step // self.steps_per_epoch)
         self.history.cut(step)
@@ -349,7 +359,7 @@ def _check_new(model: Any, method: Any) -> None:
             "here; one of your own is a class that derives from intnet.models.Model, with layers as "
             "attributes, and ends its constructor with self.finish()"
         )
-    model.all_layers()  # says where they have no names yet
+    model.check_names()
     if not isinstance(method, Method):
         raise ConfigError(f"{_told(method)} is no method: make one, as methods.Wageubn(lr='26,6@6')")
     if model.taken:

@@ -110,9 +110,7 @@ def verify(
 
 
 def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]:
-    """What belongs to no layer: the images, and that the step ends alike where nobody watches."""
-    if pattern is not None:
-        return []
+    """What belongs to no layer: that the step ends alike where nobody watches, and, of all, the images."""
     row = Row("step", "digest", "the state behind the step, watched and as in training", ["state.digest"])
     row.elements = row.checked = len(taken.after)
     if taken.digest != taken.unwatched:
@@ -120,8 +118,9 @@ def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]
         row.why = f"{taken.digest} watched, {taken.unwatched} as in training"
     if taken.inference is not None:
         row.equation = "the state behind inference, which moves nothing"
-        return [inputs.check_inference(taken), row]
-    return [inputs.check(taken, options), row]
+    if pattern is not None:
+        return [row]
+    return [inputs.check(taken, options) if taken.inference is None else inputs.check_inference(taken), row]
 
 
 def _all(layers: list[str]) -> Iterator[tuple[str, list[Row]]]:

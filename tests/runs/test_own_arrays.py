@@ -161,9 +161,9 @@ def test_what_could_not_be_opened_again_is_not_saved(tmp_path: Path) -> None:
         (
             models.mlp(shape, 2, hidden=8),
             methods.Wageubn(),
-            r"makes another model than this one \(fc1.weight",
+            r"makes another model than this one \(fc1 differs",
         ),
-        (Own(shape, 2), methods.Wageubn(), r"makes another model than this one \(its class differs"),
+        (Own(shape, 2), methods.Wageubn(), r"makes another model than this one \(the model differs"),
         (named, methods.Wageubn(), "could not be opened again: unknown model 'own'"),
         (models.mlp(shape, 2), Mine(), r"methods.make\('mine'\) does not make a Mine: register it first"),
     ]

@@ -124,8 +124,8 @@ def steps_of(
     """floor, remainder, up and presat; told: what floor and presat are; bits: of a floor that has no sign."""
     least, most = min(*floor, *presat), max(*floor, *presat)
     if width(min(least, -1), most) > LARGEST:
-        told = f"{width(min(least, -1), most)} bits ahead of the limit, and a trail has {LARGEST}"
-        raise PackError(f"the result takes {told}: give the unit fewer bits, or fewer to shift by")
+        bits_of = f"{width(min(least, -1), most)} bits ahead of the limit, and a trail has {LARGEST}"
+        raise PackError(f"the result takes {bits_of}: give the unit fewer bits, or fewer to shift by")
     up = [after - before for before, after in zip(floor, presat, strict=True)]
     fraction = "its fraction: 32 bits, then a sticky bit"
     return [

@@ -31,13 +31,15 @@ import numpy as np
 
 from intnet.autograd import Tensor
 from intnet.errors import ConfigError
+from intnet.methods.adapt import Adapt
 from intnet.methods.float32 import Float32
+from intnet.methods.muppet import Muppet
 from intnet.methods.trace import Recorder
 from intnet.models.model import Model
 from intnet.numbers.qtensor import QTensor
 
 FLOAT_BITS = 32
-COPIES = {"adapt": 2, "muppet": 4}  # k of the peer-reviewed version's MEM, 1 + k mean(sp WL)/32
+COPIES = {Adapt: 2, Muppet: 4}  # k of the peer-reviewed version's MEM, 1 + k mean(sp WL)/32
 SHORTEST = 8  # the word length that the search of push down starts from
 
 

@@ -61,7 +61,7 @@ def of_run(
     summary = adapt_costs.summary(history, floats, iso)
     switches, steps = (log.seconds.get(kind) for kind in ("precision", "step"))
     measured = switches / steps if switches is not None and steps else None
-    copies = adapt_costs.COPIES.get(own["method"])
+    copies = next((k for of, k in adapt_costs.COPIES.items() if isinstance(run.method, of)), None)
     later = None if copies is None else 1 + copies * (summary["memory"] - 1)
     title = (
         f"{report.title(own)}: {history.steps:,} steps of {history.batch_size} images, accs {history.accs}; "

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from intnet.errors import ConfigError
+from intnet.methods import METHODS
 from intnet.papers.costs import dynasty_costs, logs, plots
 from intnet.papers.costs.adapt_costs import iso_step
 from intnet.papers.costs.dynasty_costs import STATIC_BITS, History
@@ -42,7 +43,7 @@ def of_runs(
     read: list[logs.Maps] = []
     for folder in folders:
         run = run_folder.load(folder, data_dir=data_dir)
-        if run.method.name != METHOD:
+        if not isinstance(run.method, METHODS[METHOD]):
             raise ConfigError(f"{folder} is a run of {run.method.name}; side by side are runs of {METHOD}")
         found = logs.read_timed(folder, run)
         read.append(found)

@@ -111,7 +111,9 @@ class Log:
     def add(self, line: dict[str, Any]) -> None:
         """The next line; ValueError where it does not follow from those before."""
         kind, step = line["kind"], line["step"]
-        if kind == "epoch":
+        if kind == "epoch" and line["test_accuracy"] is None:  # data without a test part
+            pass
+        elif kind == "epoch":
             self.tested.append((step, line["test_accuracy"]))
         elif kind == "decision":
             self.decisions.append((step, line["of"]))
@@ -237,9 +239,16 @@ def read_timed(folder: str, run: Run) -> Maps:
     return Maps(own, _uniform(own, curve.length), [], list(curve.tested), final)
 
 
+def _accuracies(epochs: Iterable[dict[str, Any]]) -> list[float]:
+    """Of the epochs, none of data without a test part."""
+    return [line["test_accuracy"] for line in epochs if line["test_accuracy"] is not None]
+
+
 def _by_layer(own: dict[str, Any]) -> Callable[[str], Dynasty.Options]:
-    """A layer's name -> the options that hold for it."""
-    method = Dynasty(**own["options"])
+    """A layer's name -> the options that hold for it: dynasty's, of a method that derives from it."""
+    known = {one.name for one in dataclasses.fields(Dynasty.Options)}
+    given = {key: value for key, value in own["options"].items() if key.partition("@")[0] in known}
+    method = Dynasty(**given)
     return lambda name: of_layer(method.options, method.overrides, name)
 
 
@@ -274,7 +283,7 @@ def read_history(
         lines = [line for line in metrics.read_metrics(path) if line["kind"] != "step"]
         tested, maps = (_by_epoch(lines, kind, own, step) for kind in ("epoch", "map"))
         history = _history(maps, own, step)
-    return [line["test_accuracy"] for line in tested], maps, history
+    return _accuracies(tested), maps, history
 
 
 def read_curve(folder: str, run: Run) -> tuple[Curve, float | None]:
@@ -282,7 +291,7 @@ def read_curve(folder: str, run: Run) -> tuple[Curve, float | None]:
     own = _trained(folder, run)
     with _followed(Path(folder)) as path:
         lines = _by_epoch(metrics.read_metrics(path), "epoch", own, run.step)
-    tested = [line["test_accuracy"] for line in lines]
+    tested = _accuracies(lines)
     return Curve(run.step / run.steps_per_epoch, tested), _accuracy(folder, run, tested)
 
 
