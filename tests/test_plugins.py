@@ -1,6 +1,7 @@
 """Parts of users' own: what a registry takes, what headers keep, and every command in fresh processes."""
 
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -324,6 +325,16 @@ def test_a_definition_run_again_takes_its_own_place(mine: Path) -> None:
     plugins.load(mine)
     assert methods.METHODS["mine"] is not before
     assert "four" in models.MODELS and "three" not in models.MODELS
+
+
+def test_a_module_that_is_read_again_has_its_own_hash(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read by --import, edited, then by `importlib.reload`, as in a notebook."""
+    plugins.load(mine)
+    mine.write_text(MINE.replace("k: int = 4", "k: int = 2"))
+    monkeypatch.syspath_prepend(mine.parent)
+    importlib.reload(sys.modules[mine.stem])
+    assert methods.make("mine").settings()["k"] == 2
+    assert methods.METHODS.origins["mine"].sha256 == hashlib.sha256(mine.read_bytes()).hexdigest()
 
 
 def test_a_file_that_fails_leaves_nothing(mine: Path) -> None:

@@ -2,18 +2,22 @@
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import intnet as library
+from intnet import datasets, plugins
 from intnet.errors import ConfigError
 from intnet.sweeps import conduct, plan
 from intnet.sweeps.table import Sweep
-from tests.support.command import here, last_line
+from tests.support.command import forgotten, here, last_line
 
 SMALL: dict[str, Any] = {"limit": 64, "batch_size": 32, "epochs": 2}
+SAME = ("speedup", "speedup_own", "model_bytes", "tape_bytes", "tape_bytes_packed")
 COMMAND = ("--model", "mlp", "--data", "digits", "--limit", 64, "--batch-size", 32, "--epochs", 2)
 
 
@@ -165,3 +169,61 @@ def test_what_is_refused(call: Any, says: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=says):
         call(tmp_path / "s")
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.slow
+def test_data_without_a_test_part(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    digits = datasets.load("digits")
+    np.savez(tmp_path / "some.npz", X=digits.train_images[:64], y=digits.train_labels[:64])
+    whole = ("mlp", f"arrays:{tmp_path}/some.npz", tmp_path / "s")
+    made = library.sweep("float32", *whole, vary={"lr": [0.1, 0.2]}, quiet=True, epochs=2, batch_size=32)
+    assert [record["test_accuracy"] for record in made.records()] == [None, None]
+    assert [line["test_accuracy"] for line in made.epochs()] == [None] * 4
+    made.figure().savefig(tmp_path / "s.png")
+
+
+DERIVED = """
+from dataclasses import dataclass
+from intnet import methods
+
+@methods.register("of-muppet")
+class OfMuppet(methods.Muppet):
+    pass
+
+@methods.register("of-float32")
+class OfFloat32(methods.Float32):
+    @dataclass(frozen=True, kw_only=True)
+    class Options(methods.Float32.Options):
+        seed: int = 4
+"""
+
+
+@pytest.fixture
+def derived(tmp_path: Path) -> Iterator[None]:
+    """Methods that change nothing of those that they derive from; one with an option called as a column."""
+    (tmp_path / "derived_methods.py").write_text(DERIVED)
+    with forgotten(tmp_path):
+        plugins.load(tmp_path / "derived_methods.py")
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("derived")
+def test_figures_of_a_method_that_derives_from_another(tmp_path: Path) -> None:
+    made = library.compare(["muppet", "of-muppet"], "mlp", "digits", tmp_path / "c", quiet=True, **SMALL)
+    one, other = ({k: v for k, v in record.items() if k in SAME} for record in made.records())
+    assert one == other and one["speedup_own"] != one["speedup"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("derived")
+def test_an_option_that_is_called_as_a_column(tmp_path: Path) -> None:
+    made = library.sweep(
+        "of-float32", "mlp", "digits", tmp_path / "s", vary={"seed": [5, 6]}, quiet=True, **SMALL
+    )
+    records = made.records()
+    assert [(record["set seed"], record["seed"]) for record in records] == [("5", 1), ("6", 1)]
+    lines = list(csv.reader(io.StringIO(made.csv())))
+    assert {len(line) for line in lines} == {len(records[0])} and lines[0] == list(records[0])
+    assert "set seed" in repr(made)

@@ -22,6 +22,7 @@ from intnet.numbers.formats import OwnFormat
 from intnet.training.train import Run
 from intnet.verify import taken, work
 from intnet.verify.row import Options
+from tests.support.command import forgotten
 
 DIGITS = datasets.load("digits").first(64)
 SHAPE, CLASSES = DIGITS.image_shape, DIGITS.classes
@@ -58,14 +59,10 @@ def step(model: Model | None = None, method: methods.Method | None = None) -> Ru
 
 
 @pytest.fixture
-def registered() -> Iterator[None]:
+def registered(tmp_path: Path) -> Iterator[None]:
     """What a test registers is forgotten behind it."""
-    kept = [(one, dict(one), dict(one.origins)) for one in (methods.METHODS, models.MODELS, formats.FORMATS)]
-    yield
-    for registry, known, origins in kept:
-        registry.clear()
-        registry.update(known)
-        registry.origins = origins
+    with forgotten(tmp_path):
+        yield
 
 
 # -- models ----------------------------------------------------------------------------------------
