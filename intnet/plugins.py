@@ -28,6 +28,7 @@ __all__ = ["GROUP", "SHAPE", "Registry", "discover", "files", "load", "loaded", 
 
 GROUP = "intnet.plugins"
 SHAPE = {str: str}  # of what headers hold, as `runs/records.py` checks it
+UNGUARDED = "; it is read by being run: what trains stands behind `if __name__ == '__main__':`"
 NAME = re.compile(r"[A-Za-z]\w*([.-]\w+)*")
 
 T = TypeVar("T")
@@ -158,7 +159,8 @@ def _run(path: str, content: bytes) -> None:
             registry.forget(path)
         if not isinstance(error, Exception | SystemExit):
             raise
-        raise ConfigError(f"{path}{_line(error, path)}: {_what(error)}") from error
+        hint = UNGUARDED if isinstance(error, IntnetError) and b"__main__" not in content else ""
+        raise ConfigError(f"{path}{_line(error, path)}: {_what(error)}{hint}") from error
     finally:
         del _RUNNING[path]
 

@@ -343,6 +343,13 @@ def test_a_file_that_fails_leaves_nothing(mine: Path) -> None:
     with pytest.raises(ConfigError, match=rf"own_parts\.py, line {lines + 1}: ZeroDivisionError"):
         plugins.load(mine)
     assert "mine" not in methods.METHODS and "own_parts" not in sys.modules
+    mine.write_text(
+        MINE + "from intnet.errors import ConfigError\nraise ConfigError('run holds a run already')\n"
+    )
+    with pytest.raises(
+        ConfigError, match="a run already; it is read by being run: what trains stands behind `if"
+    ):
+        plugins.load(mine)
     with pytest.raises(ConfigError, match=r"no_such\.py: No such file"):
         plugins.load(mine.with_name("no_such.py"))
     clash = mine.with_name("json.py")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.errors import ContainerError, FormatError
+from intnet.errors import ContainerError, FormatError, PackError
 from intnet.exact.blocks.buckets import Codec
 from intnet.exact.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, exact
@@ -285,7 +285,7 @@ class Maker:
                 self.names.ports += ports.tensor(name, "out", value, _axes_of(key)[array.ndim], **kind)
                 self._case(name, "state")
             elif not np.array_equal(made[name], array):
-                raise AssertionError(f"{name}: what is kept is not what was stored")
+                raise PackError(f"{name}: its method stores there something else than the step leaves")
             self.names.produce(array, name)
 
     def _left(self, one: Captured, key: str, value: Any) -> str:
