@@ -62,7 +62,11 @@ def from_arrays(
         )
     where = [f"{name} {part}" for part in ("X", "y", "X_test", "y_test")]
     given, labels = as_images(X, where[0]), as_array(y, where[1])
-    count = _classes(labels, y_test, where[1]) if classes is None else classes
+    count = (
+        _classes({where[1]: labels} | ({} if y_test is None else {where[3]: as_array(y_test, where[3])}))
+        if classes is None
+        else classes
+    )
     labels = _labels(given, labels, count, where[0], where[1])
     if X_test is not None:
         tested, test_labels = as_images(X_test, where[2]), as_array(y_test, where[3])
@@ -134,12 +138,13 @@ def _labels(
     return labels
 
 
-def _classes(labels: np.ndarray, others: Any, where: str) -> int:
-    """One more than the greatest label of both parts."""
-    parts = [labels, *([] if others is None else [as_array(others, where)])]
-    if any(part.dtype.kind not in "iu" or part.size == 0 for part in parts):
-        check_labels(next(part for part in parts if part.dtype.kind not in "iu" or part.size == 0), 1, where)
-    count = max(1, *(int(part.max()) + 1 for part in parts))
+def _classes(parts: dict[str, np.ndarray]) -> int:
+    """One more than the greatest label of all parts, which go by where they stand."""
+    for where, labels in parts.items():
+        if labels.dtype.kind not in "iu" or labels.size == 0:
+            check_labels(labels, 1, where)
+    where = max(parts, key=lambda where: parts[where].max())
+    count = max(1, int(parts[where].max()) + 1)
     if count > _MOST:
         raise DataError(
             f"{where}: by its greatest label there would be {count:,} classes; labels are numbered from 0 by "
