@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A new model, the step, the layers."""
     options.add(parser, *options.NAMES, "--seed", *options.SETTINGS)
     parser.add_argument(
-        "--step", type=options.positive, metavar="T", help="the step to take, from 1 (the next one)"
+        "--step", type=options.positive, metavar="T", help="the step to take, from 1 (of a run the next one)"
     )
     parser.add_argument(
         "--layer",

@@ -85,8 +85,8 @@ class Adapt(RoundedCopies):
         "gamma and beta too, while the loss that the strategy sees counts weights alone",
         "accumulation": "each batch's gradient is quantized, normalised and counted in G; an update takes "
         "the mean of `accs` of them",
-        "diversity": "a window without any gradient other than zero has no D: lb goes to its upper bound, as "
-        "in the first version, and s = 1; the first version goes on with log D = 1",
+        "diversity": "a window without any gradient other than zero has no D: lb_new is its upper bound, and "
+        "s = 1; the first version goes on with log D = 1",
         "x4": "<WL,FL> of an activation, as of batch norm, is that of the weight layer defined before it; "
         "pooled means stay exact until the next layer's x0",
         "tanh": "sigmoid and silu too: computed in float32 from the layer's codes, then rounded to <WL,FL>; "

@@ -67,7 +67,7 @@ class FloatMaster(Method):
         label_smoothing: share of a target that is spread over all classes. l1: factor of the L1 penalty.
         accs: steps whose gradients make one update. rop: epochs without a lower loss before lr shrinks by
         rop_factor, or off; rop_threshold: the share by which a loss must be lower to count.
-        init, init_scale: first weights, of variance s/fan_in: normal, tnvs (a normal cut at +-sqrt 3
+        init, init_scale: first weights, of variance s/fan_in: normal, tnvs (that, cut at +-sqrt 3
         deviations) or uniform. statistics: batch norm at inference by running ones, or by the batch's own.
         """
 

@@ -1,6 +1,6 @@
 """Packing: what any method's tape holds of activations, in 1 to 32 bits (Li, thesis, Heidelberg 2025).
 
-    --method wageubn --set saved.bits=4 --set saved.codec=levels       any method, with the options of `saved`
+    --method wageubn --set saved.bits=4 --set saved.codec=levels     any but banner and mx, options of `saved`
 
 `Method.save` asks it what the tape holds of a value that gradients are made from; the backward pass reads a~
 (codecs and their equations: `exact/blocks/buckets.py`):

@@ -4,10 +4,11 @@
     tnvs       w_i = float32(z(inside(word_i)) * sqrt(s / n))    the same, cut at +-sqrt(3 s/n)
     uniform    w_i = float32((2 word_i + 1 - 2^32) / 2^32 * sqrt(3 s / n))
 
-n is the fan_in and s a factor, 1 unless an option says otherwise: variance s/n, so that a sum of n products
-with numbers of unit size has unit size. Word i is that of element i (C order) of the stream 'layer/init_W' at
-step 0. Product, quotient and root are rounded in binary64, then the product to float32: intnet's own. A
-method makes of it what it stores: WAGEUBN (9) codes at 2^-23. Truncated normal variance scaling is AdaPT's.
+n is the fan_in and s a factor, 1 unless an option says otherwise: variance s/n (the cut leaves 0.66 of it),
+so that a sum of n products with numbers of unit size has unit size. Word i is that of element i (C order) of
+the stream 'layer/init_W' at step 0. Product, quotient and root are rounded in binary64, then the product to
+float32: intnet's own. A method makes of it what it stores: WAGEUBN (9) codes at 2^-23. Truncated normal
+variance scaling is AdaPT's.
 
 >>> first_value(seed=1, layer="bn1", symbol="gamma", shape=(2,), start="ones").values
 [Fraction(1, 1), Fraction(1, 1)]

@@ -300,7 +300,7 @@ class Run(Shown):
         return digest(self.state())
 
     def state(self) -> dict[str, Any]:
-        """Name -> QTensor or float32 array of all that the next step depends on; see `restore`."""
+        """Name -> QTensor or array of floats of all that the next step depends on; see `restore`."""
         self.method.meet()
         own = {f"{METHOD_STATE}{name}": value for name, value in self.method.state.items()}
         return self.model.state_dict() | own
