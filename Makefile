@@ -20,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 QUICK  := $(PYTEST) -m "not slow and not digests"
 define MEASURED
 $(QUICK) --cov --cov-report=
-@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines, kernels and the definition left out."
+@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines: kernels, the definition and their own tests left out."
 endef
 
 .PHONY: run check test coverage spec-digests lint docs bench notebooks outside clean

@@ -115,7 +115,7 @@ def show(result: "Result") -> None:
     took = f", in {result.seconds:.1f} s" if result.kind == "spec" else ""
     if result.exit_status == 0:
         print(f"PASS: {len(result.ports)} ports, {result.words:,} words of {what} are equal{took}")
-    elif not result.ports:
+    elif not result.ports and not result.problems:
         print(f"\nNOTHING COMPARED: no word of this pack is one of {what}")
     else:
         wrong = sum(port.wrong for port in bad)

@@ -100,9 +100,11 @@ class Result:
     @property
     def exit_status(self) -> int:
         """0 all equal, 1 mismatch, 2 bad or missing file, or nothing that could be compared."""
-        if not self.ports or any(port.problem for port in self.ports):
+        if any(port.problem for port in self.ports):
             return 2
-        return 1 if self.problems or any(port.wrong for port in self.ports) else 0
+        if self.problems or any(port.wrong for port in self.ports):
+            return 1
+        return 0 if self.ports else 2
 
     @property
     def words(self) -> int:
