@@ -15,7 +15,7 @@ from intnet.training.state import check_state
 from intnet.training.train import Run
 
 PLAIN = (int, float, str, tuple, Fraction, type(None))  # settings of a layer
-MOVING = ("reads", "calls", "taken", "output_shape", "_layers")  # of a layer that has run
+MOVING = ("reads", "calls", "taken", "output_shape")  # of a layer that has run
 
 
 def save(run: Run, folder: PathLike) -> None:
@@ -36,7 +36,9 @@ def _told(model: models.Model) -> dict[str, Any]:
     made = {}
     for name, layer in model.walk():
         settings = {
-            key: value for key, value in vars(layer).items() if key not in MOVING and isinstance(value, PLAIN)
+            key: value
+            for key, value in vars(layer).items()
+            if isinstance(value, PLAIN) and key not in MOVING and not key.startswith("_")
         }
         made[name] = type(layer), [(p.name, p.shape) for p in layer.parameters], settings
     return made

@@ -111,10 +111,8 @@ class Log:
     def add(self, line: dict[str, Any]) -> None:
         """The next line; ValueError where it does not follow from those before."""
         kind, step = line["kind"], line["step"]
-        if kind == "epoch" and line["test_accuracy"] is None:  # data without a test part
-            pass
-        elif kind == "epoch":
-            self.tested.append((step, line["test_accuracy"]))
+        if kind == "epoch":
+            self.tested += [(step, accuracy) for accuracy in _accuracies([line])]
         elif kind == "decision":
             self.decisions.append((step, line["of"]))
         elif kind in ("step", "precision"):
