@@ -355,6 +355,36 @@ def choose(browser: Browser, form: str = "choices", **choices: object) -> None:
 
 
 @pytest.mark.slow
+def test_a_link_holds_all_that_stands_there(browser: Browser, file: Path) -> None:
+    """A drawn tensor, both walks; one that is given in an open page; names and numbers that there are not."""
+
+    def trouble() -> str:
+        return str(browser.evaluate("document.getElementById('trouble').textContent"))
+
+    browser.complaints.clear()
+    browser.open(file, 1300, 844)
+    choose(browser, shape="normal", n=256)
+    choose(browser, "update", w="1", u="0.01", ufl=4)
+    choose(browser, "dot", terms=99)
+    seen = told(browser, "exact value x"), told(browser, "W at the end, exact", "update-chart")
+    link = browser.evaluate("location.hash")
+    browser.open(file, 1300, 844, False, link)
+    assert (told(browser, "exact value x"), told(browser, "W at the end, exact", "update-chart")) == seen
+    assert browser.evaluate("page.values.length") == 256 and seen[1] == "3"
+    assert browser.evaluate("document.forms.dot.elements.terms.value") == "99"
+    after = "new Promise((done) => { addEventListener('hashchange', () => setTimeout(done)); "
+    browser.evaluate(f"{after}location.hash = '#values=7&format=fixed&wl=8&fl=0'; }})")
+    assert told(browser, "code") == "7" and not trouble()
+    browser.evaluate(f"{after}location.hash = '#format=zzz&mode=bogus'; }})")
+    assert trouble() == "the link chooses what is not here: format=zzz, mode=bogus"
+    choose(browser, values="1e999")
+    assert trouble() == "“1e999” is beyond what a picture holds: up to 1.8e308"
+    choose(browser, "update", w="200", ufl=24)
+    assert told(browser, "limited", "update-chart") == "W is <32,24>: within ±128"
+    assert browser.complaints == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "dark"), [(1300, False), (390, False), (390, True)])
 def test_the_page_answers(browser: Browser, file: Path, width: int, dark: bool) -> None:
     """What a student sees, choice by choice, and what they typed wrong."""

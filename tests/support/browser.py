@@ -93,8 +93,8 @@ class Browser:
             self._see(self._message())
 
     def evaluate(self, expression: str) -> Any:
-        """The JSON value of a JavaScript expression."""
-        answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The JSON value of a JavaScript expression, of a promise what it promises."""
+        answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 

@@ -21,10 +21,12 @@ const walks = {
     const chart = new Chart([0, o.n], [Math.min(...all), Math.max(...all)], "a weight over many updates");
     chart.axes("updates", "W");
     for (const [name, each] of Object.entries(curves)) each.forEach((curve) => chart.line(curve, name));
+    const limit = 2 ** (31 - o.ufl);
+    const limited = all.some((y) => Math.abs(y) >= limit) ? [["limited", `W is <32,${o.ufl}>: within ±${limit}`]] : [];
     const end = (name) => curves[name].map((curve) => show.short(curve.at(-1)[1])).join(", ");
     show.put("update-chart", chart.svg, show.table([
       ["the update, in steps of 2^-FL", element.both(exact.over(u, exact.power(-o.ufl)))],
-      ["W at the end, exact", end("exact")], ["rounded to nearest", end("nearest")], ["stochastic, three seeds", end("stochastic")]]));
+      ["W at the end, exact", end("exact")], ["rounded to nearest", end("nearest")], ["stochastic, three seeds", end("stochastic")], ...limited]));
   },
   // a sum of n products in a register of `acc` bits
   dot(o) {
