@@ -194,3 +194,19 @@ def test_what_changes_between_two_steps(
     seen.does("(one.range.value = 0, one.range.dispatchEvent(new Event('input')))")
     assert seen.way() == told(steps[0], "Wq", *at)
     assert seen.does("one.changed.textContent").count("From step") == 0
+
+
+@pytest.mark.slow
+def test_an_image_that_a_shorter_batch_has_not(browser: Browser, tmp_path: Path) -> None:
+    """The second step of an epoch of 12 images takes 4."""
+    short = [*SMALL[: SMALL.index("--limit")], "--limit", "12"]
+    assert main(["inspect", "--method", "wageubn", *short, "--layer", LAYER, "--steps", "2", "--html",
+                 str(tmp_path / "x.html")]) == 0  # fmt: skip
+    browser.open(tmp_path / "x.html", 1300, 800)
+    seen = Seen(browser, "e3")
+    seen.does("(one.range.value = 0, one.range.dispatchEvent(new Event('input')))")
+    seen.types("6,1,2,3")
+    assert seen.way() and not seen.does("one.trouble.textContent")
+    seen.does("(one.range.value = 1, one.range.dispatchEvent(new Event('input')))")
+    said = seen.does("one.trouble.textContent")
+    assert said == "step 2 has 4 of these, 0..3: its batch is a shorter one" and not seen.way()

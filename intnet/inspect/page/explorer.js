@@ -139,6 +139,11 @@ class Explorer {
     const what = path.shape.length === 1 ? "elements" : /^(g?W|Acc|[mv]W)/.test(path.path) ? "outputs" : "images";
     return `The page holds ${what} ${rows ? `0..${rows - 1}` : "none"} of 0..${path.shape[0] - 1} (up to ${held.limit / 1024} KiB a tensor), and beyond it the elements worth reading, of the last step.`;
   }
+  // why a short batch at the end of an epoch has no such element
+  absent() {
+    const [size] = this.path.shape;
+    return !(this.index[0] >= size) ? null : `step ${held.steps[Explorer.step].step} has ${size} of these, 0..${size - 1}: its batch is a shorter one`;
+  }
   tell() {
     const told = this.elements.find((one) => `${one.index}` === `${this.index}` && one.stations);
     try {
@@ -147,7 +152,7 @@ class Explorer {
       this.way.replaceChildren(show.table(made.stations));
     } catch (error) {
       this.way.replaceChildren();
-      this.trouble.textContent = error instanceof NotHeld ? `${error.message}: choose one of the elements worth reading, or give --embed a greater size` : error.message;
+      this.trouble.textContent = this.absent() ?? (error instanceof NotHeld ? `${error.message}: choose one of the elements worth reading, or give --embed a greater size` : error.message);
     }
   }
   products(body) {
