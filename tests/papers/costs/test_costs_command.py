@@ -349,7 +349,7 @@ def test_why_widths_moved_is_logged_and_drawn(
         ((*SCHEDULE, "--model", "nonesuch"), "nonesuch"),
         ((*SCHEDULE[:-1], "0", "--model", "mlp"), "at least 1"),
         (("--schedule", "1@8", "--image", "8x8"), "as in 32x32x3"),
-        *((("--schedule", text), "EPOCHS@WL") for text in ("", "8", "0@8", "1@33", "1@0", "1@8,", "x@8")),
+        *((("--schedule", text), "EPOCHS@WL") for text in ("8", "0@8", "1@33", "1@0", "1@8,", "x@8")),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_in_one_line(
