@@ -157,7 +157,7 @@ def test_what_does_not_belong_together_is_refused() -> None:
         saturated(np.ones(3), q)
     with pytest.raises(ShapeError, match="needs one uint32 word an element"):
         saturated(np.ones(2), q, rounding="stochastic")
-    for other in (q + q * 2.0**40, QTensor(q.codes, np.array([1, 2]), q.format)):
+    for other in (q + q * 2.0**40, QTensor(q.codes, np.array([1, 2]), q.format, q.bound)):
         with pytest.raises(FormatError, match="was not made by quantize"):
             saturated(np.ones(2), other)
     with pytest.raises(NumberError, match="overflow is 'error'"):

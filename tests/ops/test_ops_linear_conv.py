@@ -292,7 +292,7 @@ def test_mixed_operands_are_refused(op: Any) -> None:
     for a, b in ((q, f), (f, q), (double, double), (f, double), (Exact([(q, 1)], 0), q)):
         with pytest.raises(FormatError, match="two QTensors, two BlockTensors or two float32 arrays, not"):
             op(Tensor(a), Tensor(b))
-    with pytest.raises(FormatError, match=r"head: .* not QTensor and ndarray"):
+    with pytest.raises(FormatError, match=r"head: .* not QTensor and float32 array"):
         op(Tensor(q), Tensor(f), where="head")
 
 
