@@ -71,8 +71,8 @@ class Operands:
     def formula(self, event: Event) -> str:
         """The symbol's; without the quantizer where this value was not rounded."""
         formula = self.symbol(event.path).formula
-        if event.path == "e3" and not self.inputs(event):  # no batch norm is behind the layer: of the loss
-            return "dL/dx1"
+        if event.path == "e3" and "m1" in _NAME.findall(formula) and not self.inputs(event):
+            return "dL/dx1"  # of the loss: no batch norm, whose m1 that is, stands behind the layer
         if event.format is not None or not _ROUNDED.match(formula):
             return formula
         entered = self.inputs(event)
