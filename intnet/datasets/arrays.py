@@ -62,11 +62,8 @@ def from_arrays(
         )
     where = [f"{name} {part}" for part in ("X", "y", "X_test", "y_test")]
     given, labels = as_images(X, where[0]), as_array(y, where[1])
-    count = (
-        _classes({where[1]: labels} | ({} if y_test is None else {where[3]: as_array(y_test, where[3])}))
-        if classes is None
-        else classes
-    )
+    told = {where[1]: labels} if y_test is None else {where[1]: labels, where[3]: as_array(y_test, where[3])}
+    count = _classes(told) if classes is None else classes
     labels = _labels(given, labels, count, where[0], where[1])
     if X_test is not None:
         tested, test_labels = as_images(X_test, where[2]), as_array(y_test, where[3])

@@ -359,8 +359,8 @@ def twice(c: Circuit, p: Mapping[str, Any]) -> None:
             "to_odd: x has 8 bits, unsigned: 0..255; its circuit reads -128..127",
         ),
         (signal("x", 9, "a code"), to_odd, "x has 9 bits, signed: -256..255; its circuit reads -128..127"),
-        (signal("x", 8, "a code"), twice, "to_odd: x has 1 lanes, its circuit reads 2"),
-        (signal("x", 8, "a code", lanes=2), to_odd, "to_odd: x has 2 lanes, its circuit reads 1"),
+        (signal("x", 8, "a code"), twice, "to_odd: lanes of x: 1, its circuit reads 2"),
+        (signal("x", 8, "a code", lanes=2), to_odd, "to_odd: lanes of x: 2, its circuit reads 1"),
     ],
 )  # fmt: skip
 def test_a_circuit_reads_the_numbers_that_its_ports_have(

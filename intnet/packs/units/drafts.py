@@ -169,7 +169,7 @@ def _check_read(unit: Unit, port: Port, circuit: Circuit) -> None:
     """PackError where a circuit reads other numbers of a port than its words are."""
     read = [wire for name, wire in circuit.reads.items() if name.partition("[")[0] == port.name]
     if read and len(read) != port.lanes:
-        raise PackError(f"{unit.name}: {port.name} has {port.lanes} lanes, its circuit reads {len(read)}")
+        raise PackError(f"{unit.name}: lanes of {port.name}: {port.lanes}, its circuit reads {len(read)}")
     for wire in read:
         if wire.range != span(port.bits, port.signed):
             ends, kind = span(port.bits, port.signed), "signed" if port.signed else "unsigned"
