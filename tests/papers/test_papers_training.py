@@ -233,11 +233,11 @@ def test_batch_sizes_by_both_kinds_of_statistics(tmp_path: Path) -> None:
 
 def test_distances_are_taken_seed_by_seed() -> None:
     """Points 5, 7 and 3: 5 in the mean, their deviation 2, of the mean 2 / sqrt(3)."""
-    base, other = ([Outcome(x, 0.0, "") for x in row] for row in ((0.5, 0.75, 0.25), (0.55, 0.82, 0.28)))
+    base, other = ([Outcome(x, 1.0, 0.0, "") for x in row] for row in ((0.5, 0.75, 0.25), (0.55, 0.82, 0.28)))
     points, error = training.apart(other, base)
     assert (points, error) == (pytest.approx(5), pytest.approx(2 / 3**0.5))
     assert training.apart(other[:1], base[:1]) == (pytest.approx(5), None)
-    assert training.apart([*other[:2], Outcome(None, None, "", "step 3")], base) == (None, None)
+    assert training.apart([*other[:2], Outcome(None, None, None, "", "step 3")], base) == (None, None)
 
 
 def test_as_many_test_images_as_told() -> None:

@@ -33,8 +33,9 @@ from intnet.training.train import Run
 BATCH = 64
 LR_CODES = (26, 6, 2)  # WAGEUBN's learning rate, code * 2^-9: as the paper begins; in the last two epochs
 LR_UNIT = 2.0**-9
-OUTCOME = {"accuracy": (float, type(None)), "loss": (float, type(None)), "sha256": str, "why": str}
-OWN = {"own_accuracy": (float, type(None))}  # of an arm that asks for it
+NUMBER = (float, type(None))
+OUTCOME = {"accuracy": NUMBER, "top5": NUMBER, "loss": NUMBER, "sha256": str, "why": str}
+OWN = {"own_accuracy": NUMBER}  # of an arm that asks for it
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,14 @@ class Arm:
 class Outcome:
     """How an arm ended at a seed.
 
-    accuracy: share of test images that are right, None where training broke off; loss: mean of the last
-    epoch's steps, None likewise; sha256: of the trained state; why: what broke it off, '' for nothing;
-    own_accuracy: by the test batch's own statistics, None where that was not asked for or training broke off
+    accuracy, top5: share of test images that are right, and whose class is among the five greatest logits,
+    None where training broke off; loss: mean of the last epoch's steps, None likewise; sha256: of the
+    trained state; why: what broke it off, '' for nothing; own_accuracy: by the test batch's own statistics,
+    None where that was not asked for or training broke off
     """
 
     accuracy: float | None
+    top5: float | None
     loss: float | None
     sha256: str
     why: str = ""
@@ -147,14 +150,15 @@ def _train(run: Run, steps: int, tell: Callable[[StepReport], None], own_statist
 
     try:
         run.train(steps, after)
-        accuracy, own_accuracy = run.evaluate().accuracy, None
+        tested, own_accuracy = run.evaluate(), None
         if own_statistics:
             with batch_statistics(run.method):
                 own_accuracy = run.evaluate(batch_size=run.batch_size).accuracy
     except IntnetError as error:
-        return Outcome(None, None, "", f"step {run.step + 1}: {' '.join(str(error).split())}")
+        return Outcome(None, None, None, "", f"step {run.step + 1}: {' '.join(str(error).split())}")
     last = losses[-run.steps_per_epoch :]
-    return Outcome(accuracy, sum(last) / len(last), run.digest(), own_accuracy=own_accuracy)
+    loss = sum(last) / len(last)
+    return Outcome(tested.accuracy, tested.top5, loss, run.digest(), own_accuracy=own_accuracy)
 
 
 def _read(file: Path | None, own: dict[str, Any], entries: dict[str, Any]) -> Outcome | None:
