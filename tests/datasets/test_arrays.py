@@ -67,6 +67,7 @@ NUMBERS = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(arrays_of.arrays(np.float64, (4, 3), elements=NUMBERS))
 def test_numbers_are_rounded_once_to_nearest(X: np.ndarray) -> None:

@@ -52,6 +52,7 @@ def test_float32_sources_with_a_range(unit: int, elements: int) -> None:
         assert (status.saturated, status.inexact) == (int(clipped.sum()), int(inexact.sum()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [0, -4, -24, -126])
 @pytest.mark.parametrize("bits", [1, 2, 8, 23, 24, 25, 31, 32])
 def test_words_beside_the_threshold_of_a_float32(bits: int, unit: int) -> None:

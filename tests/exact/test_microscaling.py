@@ -66,6 +66,7 @@ def test_every_rule_of_scales_is_as_defined(of: Any, scale: str) -> None:
     sweep(tops(format), format, "ties_even")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("of", ELEMENTS, ids=str)
 def test_every_rounding_of_elements_is_as_defined(of: Any, mode: str) -> None:

@@ -1,6 +1,6 @@
 """Small floats: the library against the definition, and both against packages that know nothing of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +23,11 @@ SMALL = {name: format for name, format in FLOATS.items() if format.bits <= 16}
 OTHERS = [Float(4, 3), Float(5, 2, "none"), Float(2, 5, "nan"), Float(8, 1), Float(3, 4, overflow="infinity")]
 
 
+def narrow_first(formats: Iterable[Any]) -> list[Any]:
+    """The same; those of 16 bits, of which every word is taken, are slow."""
+    return [pytest.param(f, marks=pytest.mark.slow) if str(f) in ("FP16", "BF16") else f for f in formats]
+
+
 def same(a: np.ndarray, b: np.ndarray) -> bool:
     """Equal bit for bit, all NaNs alike."""
     return np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a), np.signbit(b))
@@ -35,7 +40,7 @@ def every(format: Float) -> FloatTensor:
     return FloatTensor.from_words(np.arange(1 << format.bits), format)
 
 
-@pytest.mark.parametrize("format", [*SMALL.values(), *OTHERS], ids=str)
+@pytest.mark.parametrize("format", narrow_first([*SMALL.values(), *OTHERS]), ids=str)
 def test_every_word_is_what_the_definition_says_and_comes_back(format: Float) -> None:
     q, told = every(format), [spec.decode(word, defined(format)) for word in range(1 << format.bits)]
     values = q.to_float64()
@@ -79,7 +84,7 @@ def test_every_word_is_that_of_ml_dtypes(name: str) -> None:
     assert np.array_equal(np.isnan(q.to_float64()), np.isnan(theirs))
 
 
-@pytest.mark.parametrize("name", ML)
+@pytest.mark.parametrize("name", narrow_first(ML))
 def test_rounding_to_nearest_is_that_of_ml_dtypes(name: str) -> None:
     """Of float32 at every tie and beside it: there E4M3 overflows to NaN, floats of 6 and 4 bits saturate."""
     dtype, format = ml_dtype(name), SMALL[name]
@@ -142,7 +147,7 @@ def test_every_word_is_that_of_gfloat(name: str) -> None:
 
 
 @pytest.mark.parametrize("mode", THEIR_MODES)
-@pytest.mark.parametrize("name", GFLOAT)
+@pytest.mark.parametrize("name", narrow_first(GFLOAT))
 def test_rounding_and_overflow_are_those_of_gfloat(name: str, mode: str) -> None:
     """Saturating, and as IEEE 754 has it, where a finite value that is rounded towards zero stays finite."""
     package, info = gfloat(name)

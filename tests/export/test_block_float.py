@@ -114,6 +114,7 @@ def test_what_is_far_below_decides_ties(b: list[int], at: int, codes: list[int])
     assert [v.tolist() for v in batch.outputs(program, IMAGE)] == [[codes], [[2]]]
 
 
+@pytest.mark.slow
 def test_every_small_scale() -> None:
     """Steps by the tables, against the definition's s, of all extremes up to 70 and three denominators."""
     tops, lows = np.arange(71), -np.arange(71)
@@ -144,6 +145,7 @@ def test_float32_is_refused() -> None:
         writing.of_run(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["muppet", "dynasty"])
 def test_a_logit_is_the_image_s_alone(method: str) -> None:
     """Those of the run with batches of one image; with whole batches it has others."""
@@ -200,6 +202,7 @@ def normed(mean: float, r: float, gamma: float, beta: float) -> Program:
 NORMS = [(0.1, 3.3, 1.7, -0.3), (1e-30, 1e-12, 1e-5, 1e-44), (0.0, 0.0, 1.0, 0.0), (5.0, 316.0, 1e30, 1e33)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constants", NORMS)
 def test_batch_norm_in_float32(constants: tuple[float, float, float, float], tmp_path: Path) -> None:
     """Of ordinary numbers, subnormal ones, zeros and great ones; a product and a sum round twice."""
@@ -231,6 +234,7 @@ def test_what_does_not_fit_is_refused() -> None:
 # -- seeded faults ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_fault_in_what_is_cut_off_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A floor that is not made odd: the tie of 2 in 4 goes to even."""
     b, at, codes = TIES[1]
@@ -265,6 +269,7 @@ def test_a_fault_in_the_step_is_seen(
     assert by_c(program, image, tmp_path, "gcc") != right
 
 
+@pytest.mark.slow
 def test_a_fused_batch_norm_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """(1 + 2^-12)^2 is a tie, which rounds to what beta takes away; joined with the sum it leaves 2^-24."""
     root = 1 + 2.0**-12

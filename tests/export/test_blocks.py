@@ -64,6 +64,7 @@ def some_images(channels: int, seed: int = 4) -> np.ndarray:
     return images.astype(np.int16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [-230, -180, -140, -115])
 def test_sums_at_any_exponents(exponent: int) -> None:
     """Down to float32's subnormal numbers and zero."""
@@ -86,6 +87,7 @@ def of_bits(bits: list[int], exponent: int, channels: int) -> Program:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [-4, -136, -145])
 def test_every_width_and_tie(exponent: int, tmp_path: Path) -> None:
     """At 2^-136 and below some blocks are zero, and e ends at -128; 18 channels leave a block of two."""
@@ -131,6 +133,7 @@ def tied(codes: list[int]) -> tuple[Program, np.ndarray]:
     ), image
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("codes", "_", "sum_"), TIE)
 def test_what_is_far_below_decides_ties(codes: list[int], _: int, sum_: float, tmp_path: Path) -> None:
     program, image = tied(codes)
@@ -161,6 +164,7 @@ def windowed(groups: int) -> Program:
     return Program(ops)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_groups_pools_and_joins(groups: int, tmp_path: Path) -> None:
     images = np.random.default_rng(9).integers(-900, 901, (6, 5, 6, 6)).astype(np.int16)
@@ -274,6 +278,7 @@ def test_a_rounding_of_float32_is_refused() -> None:
 # -- seeded faults ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("helper", "fault", "by"),
     [

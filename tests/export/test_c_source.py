@@ -13,10 +13,10 @@ import pytest
 from intnet.export import batch, c_source
 from intnet.export import program as p
 from intnet.export.program import Program
-from tests.support.exporting import INTEGER, NETS, by_c, program_of, wanted
+from tests.support.exporting import FEWEST_FIRST, INTEGER, NETS, by_c, program_of, wanted
 
 
-@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("net", FEWEST_FIRST)
 @pytest.mark.parametrize(("method", "options"), [INTEGER[0], *INTEGER[2:]], ids=str)
 def test_every_logit_under_gcc(net: str, method: str, options: dict[str, Any], tmp_path: Path) -> None:
     run, program = program_of(net, method, options)

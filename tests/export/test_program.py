@@ -16,10 +16,10 @@ from intnet.export import program as p
 from intnet.export.program import Program, float_logits
 from intnet.export.values import CODES, FLOAT32
 from intnet.training.train import Run
-from tests.support.exporting import INTEGER, NETS, by_the_definition, program_of, trained
+from tests.support.exporting import FEWEST_FIRST, INTEGER, by_the_definition, program_of, trained
 
 
-@pytest.fixture(scope="module", params=NETS)
+@pytest.fixture(scope="module", params=FEWEST_FIRST)
 def net(request: pytest.FixtureRequest) -> str:
     return request.param
 

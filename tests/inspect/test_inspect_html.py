@@ -110,6 +110,7 @@ def test_it_needs_nothing_else(page: Page) -> None:
     assert "default-src 'none'" in page.text and 'name="viewport"' in page.text
 
 
+@pytest.mark.slow
 def test_every_link_has_its_target_and_every_name_is_one(page: Page) -> None:
     ids = page.values("id")
     assert len(ids) == len(set(ids)) and not any(" " in one for one in ids)

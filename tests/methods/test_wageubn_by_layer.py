@@ -168,6 +168,7 @@ def test_how_paths_round_and_by_which_words() -> None:
     assert recorder.events["relu1/x4"].rounding == "ties_even" and recorder.events["relu1/x4"].words is None
 
 
+@pytest.mark.slow
 def test_a_mode_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The definition against fast code that rounds one path as the paper has it, or by another's words."""
     assert differences("resnet", {"r_acc": "stochastic"}) == []
@@ -182,6 +183,7 @@ def test_a_mode_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     assert "state layer1.0.conv1.weight" in differences("resnet", {"r_e1": "to_neg"})
 
 
+@pytest.mark.slow
 def test_a_layer_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The definition against fast code that takes one layer for any other."""
     right = Wageubn.rules

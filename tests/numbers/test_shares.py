@@ -103,6 +103,7 @@ def measured(images: int) -> dict[str, object]:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("images", [16, 41, 112])
 def test_three_ranks_make_of_a_batch_what_one_process_makes(images: int) -> None:
     """Of 16 images two ranks have none, of 41 the groups are of 16, 16 and 9."""
@@ -136,6 +137,7 @@ def joined_bits(watched: bool) -> int:
     return bits
 
 
+@pytest.mark.slow
 def test_the_bound_of_a_join_is_of_all_ranks_where_it_is_watched() -> None:
     """3 + 4 and 4 + 3 are below 8, the branches' greatest are not; unwatched nothing is sent."""
     assert together(2, joined_bits, True) == [(4 + 4).bit_length() + 1] * 2

@@ -65,6 +65,7 @@ def test_fast_is_the_definition(name: str, settings: Settings) -> None:
 # -- coverage and faults ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", units.UNITS)
 def test_directed_vectors_reach_all_that_is_declared(name: str) -> None:
     said = units.draft(name, "L1").about["coverage"]

@@ -121,6 +121,7 @@ def test_a_number_out_of_its_range_is_named_before_anything_is_made_of_it(
     assert len(met) >= {"layers": 12, "unit": 1}[kind]
 
 
+@pytest.mark.slow
 def test_a_large_image_a_large_port_and_a_deep_list_are_refused(folders: dict[str, Path]) -> None:
     whole = (folders["layers"] / "PACK.json").read_text()
     manifest = json.loads(whole)

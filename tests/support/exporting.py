@@ -40,6 +40,8 @@ NETS: dict[str, tuple[Net, Any]] = {
     "lenet": KINDS["lenet"],
     "resnet": KINDS["resnet"],
 }
+
+FEWEST_FIRST = ["mlp", *(pytest.param(net, marks=pytest.mark.slow) for net in NETS if net != "mlp")]
 STRICT = ["-std=c99", "-O1", "-pedantic", "-Wall", "-Wextra", "-Werror", "-DINTNET_MAIN"]
 SANITIZED = [*STRICT, "-fsanitize=undefined,address", "-fno-sanitize-recover=all"]
 NEEDS_RUNTIME = "needs the packages onnx and onnxruntime: pip install -e '.[test]'"

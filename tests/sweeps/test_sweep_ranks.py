@@ -33,6 +33,7 @@ class Mine(Float32):
 """
 
 
+@pytest.mark.slow
 def test_ranks_train_a_task_begun_and_gone_on_with(tmp_path: Path) -> None:
     """Three steps on three ranks, then two more on two; over pipes. Only rank 0's session counts."""
     folder, plan = tmp_path / "sweep", plans.make(ASKED)

@@ -50,6 +50,7 @@ def test_two_ranks_train_what_one_process_trains() -> None:
     check(2, PLAIN, all_trained(PLAIN))
 
 
+@pytest.mark.slow
 def test_dropout_and_a_batch_of_one_group() -> None:
     """Masks are by an element's number in the batch; of one group two ranks of three are idle."""
     check(3, FEW, all_trained(FEW))
@@ -75,6 +76,7 @@ def labelled(widths: list[tuple[int, int]]) -> dict[str, Any]:
     return {"format": found.format, "nominal": found.nominal, "mean": found.mean}
 
 
+@pytest.mark.slow
 def test_blocks_of_several_widths_are_told_as_of_one_process() -> None:
     """The format of the widest, the mean width by one division; as 4.065 is not by two."""
     widths = [(4, 30000), (6, 1000), (4, 20003), (3, 9997), (4, 10013), (6, 5787)]
