@@ -39,8 +39,8 @@ class Saved(Float32):
         "symmetric": "T is the percentile of each batch, as Brevitas has it in its first 300 steps; it then "
         "learns the scale as a parameter, for which no gradient passes here",
         "straight-through": "no gradient passes the quantizer: what was packed is read by gradients only",
-        "affine layer": "listing 4.4's is no layer of these networks: scale and offset stand in batch norm, whose "
-        "gradients read what was packed",
+        "affine layer": "listing 4.4's is no layer of these networks: scale and offset stand in batch norm, "
+        "whose gradients read what was packed",
         "mixing": "of levels in the thesis; here of any codec",
         "other operations": "max pooling and dropout hold exact positions and masks, as in method float32",
     }
