@@ -20,6 +20,7 @@ from intnet.packs.mx_mistakes import in_mx
 from intnet.packs.places import PLACES, latencies
 
 FEW = 4  # elements whose bits are told one by one
+WIDE = 8  # bits of a word that is known by what it holds
 SHOWN = 3  # verdicts that do not explain everything
 
 
@@ -69,6 +70,7 @@ def diagnose(w: Words) -> list[Verdict]:
         lambda: (
             _tried(w, wrong, rarer(few, w), few)
             + [one for one in _tried(w, wrong, latencies(w)) if one.whole]
+            + _exchanged(w, wrong)
         ),
         lambda: _tried(w, wrong, pairs(few), few),
     ]
@@ -112,6 +114,21 @@ def _lone_bits(w: Words, wrong: np.ndarray) -> list[Verdict]:
     name = f"bit {bits} of one element inverted"
     if wrong.size > 1:
         name = f"one bit inverted in each of {wrong.size} elements (bits {bits})"
+    return [Verdict(name, wrong.size, wrong.size)]
+
+
+def _exchanged(w: Words, wrong: np.ndarray) -> list[Verdict]:
+    """Right words that stand in one another's places; of few bits that is chance."""
+    row_of = lines.places(w.port, wrong)[0] // w.port.row_words
+    rows = np.unique(row_of)
+    want, got = (lines.rows(w.port, codes)[rows] for codes in (w.want, w.got))
+    order, back = np.lexsort(want.T), np.lexsort(got.T)
+    if w.port.lanes * w.port.bits < WIDE or not np.array_equal(want[order], got[back]):
+        return []
+    at = [f"{row * w.port.row_words:,}" for row in rows]
+    name = (
+        f"words {at[0]} and {at[1]} exchanged" if len(at) == 2 else f"{len(at):,} right words in other places"
+    )
     return [Verdict(name, wrong.size, wrong.size)]
 
 

@@ -371,6 +371,15 @@ def _negated(w: Words) -> np.ndarray:
     return wrapped(-w.want, w.port.bits, w.port.signed)
 
 
+def _turned(group: int, w: Words) -> np.ndarray:
+    """Groups of so many bits in the other order."""
+    bits = w.port.bits
+    pieces = [w.want >> at & (1 << group) - 1 for at in range(0, bits, group)]
+    return wrapped(
+        sum(piece << bits - group - group * k for k, piece in enumerate(pieces)), bits, w.port.signed
+    )
+
+
 def singles(w: Words) -> Iterator[tuple[str, Variant]]:
     """Every mistake of one element alone that this port could have."""
     if w.traced:
@@ -380,6 +389,9 @@ def singles(w: Words) -> Iterator[tuple[str, Variant]]:
             yield "shift by one, too far right", partial(_shifted, by=-1)
             yield "shift by one, too far left", partial(_shifted, by=1)
         yield "negated", _negated
+        yield "bits in the other order", partial(_turned, 1)
+    if w.port.bits > 8 and w.port.bits % 8 == 0:
+        yield "bytes in the other order", partial(_turned, 8)
     for bit in range(min(w.port.bits, 63)):  # of 64 the last is no mask of an int64
         yield f"bit {bit} stuck at 0", _bit(lambda codes, mask: codes & ~mask, bit)
         yield f"bit {bit} stuck at 1", _bit(lambda codes, mask: codes | mask, bit)

@@ -106,6 +106,39 @@ def test_a_single_mistake_is_never_told_as_a_pair() -> None:
     assert whole(told(lambda x: saturate(x.__floor__()))) == ["truncation (floor)"]
 
 
+# -- bits and words that are right, elsewhere ----------------------------------------------------------
+
+
+def untraced(want: Sequence[int], got: Sequence[int], bits: int, lanes: int = 1) -> list[str]:
+    """What is told of signed words of a port that nothing rounds."""
+    port = Port("q", "out", (len(want),), "N", bits, lanes=lanes)
+    return whole(diagnose(Words(port, np.array(want, np.int64), np.array(got, np.int64), {})))
+
+
+@pytest.mark.parametrize("bits", [16, 24, 32, 64])
+def test_bytes_and_bits_in_the_other_order(bits: int) -> None:
+    source = random.Random(bits)
+    want = [source.randrange(-(1 << bits - 1), 1 << bits - 1) for _ in range(40)]
+    raw = [code.to_bytes(bits // 8, "big", signed=True) for code in want]
+    swapped = [int.from_bytes(one, "little", signed=True) for one in raw]
+    mirrored = [f"{int.from_bytes(one, 'big'):0{bits}b}"[::-1] for one in raw]
+    assert untraced(want, swapped, bits) == ["bytes in the other order"]
+    assert untraced(want, [wrap(int(one, 2), bits) for one in mirrored], bits) == ["bits in the other order"]
+
+
+def test_right_words_in_one_another_s_places() -> None:
+    """Of two lanes each; one bit wrong as well, and it is no exchange."""
+    source = random.Random(5)
+    want = [source.randrange(-(1 << 15), 1 << 15) for _ in range(80)]
+    rows = [want[k : k + 2] for k in range(0, 80, 2)]
+    rows[7], rows[31] = rows[31], rows[7]
+    assert untraced(want, sum(rows, []), 16, lanes=2) == ["words 7 and 31 exchanged"]
+    rows[31], rows[12] = rows[12], rows[31]
+    assert untraced(want, sum(rows, []), 16, lanes=2) == ["3 right words in other places"]
+    rows[12][0] ^= 4
+    assert untraced(want, sum(rows, []), 16, lanes=2) == []
+
+
 # -- ranked by what is explained less what is contradicted ---------------------------------------------
 
 

@@ -88,6 +88,10 @@ def adds(constant: int) -> Device:
     return lambda ins: limited([(x + constant) >> 8 for x in ins["x"]])
 
 
+def unsigned(ins: Mapping[str, list[int]]) -> Words:
+    return limited([ties_even(x & 0xFFFFFF, 8) + 5 for x in ins["x"]])
+
+
 def flag_at_limits(ins: Mapping[str, list[int]]) -> Words:
     made = limited([ties_even(x, 8) + 5 for x in ins["x"]])
     return made | {"saturated": [int(v in (-128, 127)) for v in made["q"]]}
@@ -114,6 +118,7 @@ SHIFTS: dict[str, tuple[dict[str, Any], Device, str, str]] = {  # settings, devi
         {"ZQ": 5}, flag_at_limits, "right", "saturated: <= in place of <, twice"
     ),
     "the flag knows one limit": ({"ZQ": 5}, flag_of_the_top, "right", "saturated: without under"),
+    "an operand without its sign": ({"ZQ": 5}, unsigned, "x read as unsigned", ""),
     "two faults": ({"ZQ": 5}, two_faults, "truncation (floor)", "saturated: without under"),
 }  # fmt: skip
 

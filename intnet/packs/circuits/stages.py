@@ -6,6 +6,7 @@
                    constant that is not half, the nudge of a sign without its division
     an adder       each sum, difference, product, left shift and named wire: wraps or saturates in fewer bits
     a limit        wraps where it has to saturate, and the other way
+    an operand     read without its sign, or with one
 
 `faults.py` has what is left: shifts, comparisons, choices and numbers that are one off. A stage is named by
 the wire that it is, or leads to first. `values` are those of every node on some vectors: a rounding is
@@ -61,6 +62,8 @@ def stages(circuit: Circuit, values: Values) -> Iterator[Fault]:
     for node in nodes:
         yield from _limits(node, names[node.place])
         yield from _flags(node, names)
+        if node.kind == "read" and node.bits > 1:
+            yield Fault(f"{node.name} read as {'un' * node.signed}signed", node.place, _other_sign)
     for node in nodes:
         inside = bool(node.args) and any(one.kind == "wire" and one.args[0] is node for one in nodes)
         if (node.kind == "wire" or (node.kind == "op" and node.at in ARITHMETIC)) and not inside:
@@ -174,6 +177,11 @@ def _saturating(bits: int, signed: bool) -> Change:
         return c.select(value > high, high, c.select(value < low, low, value))
 
     return change
+
+
+def _other_sign(c: Circuit, node: Wire, args: list[Wire]) -> Wire:
+    """An operand's bits, the highest of them counted the other way."""
+    return lowest(c, c.read(node.name, node.bits, node.signed), node.bits, not node.signed)
 
 
 def _narrow(node: Wire, name: str, values: Sequence[int]) -> Iterator[Fault]:
