@@ -39,6 +39,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import HLS_ALIASES, MODES
 from intnet.numbers.small_floats import Float, FloatTensor
 from intnet.spec import formats as spec
+from intnet.spec import small_floats
 from intnet.spec.rounding import HALF
 from intnet.spec.tensor import power
 
@@ -83,6 +84,7 @@ class Explanation:
     width:    bits of the word that `binary` and `hex` show in two's complement; 0 in a block of b = 0
               of a codec the packed word, which is unsigned
     flag:     the stored word of the flag format (flag, sign, magnitude) in binary, else ''
+    element:  that of a small float in an MX block (sign, exponent and fraction, apart) in binary, else ''
     """
 
     layer: str
@@ -100,6 +102,7 @@ class Explanation:
     binary: str
     hex: str
     flag: str
+    element: str
     stored: Fraction
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,6 +154,7 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
         binary,
         digits,
         flag,
+        _element(event, rounding, stored, index),
         stored,
     )
 
@@ -189,6 +193,19 @@ def _word(
         flag = f"{int(flag_words(result[index])):0{result.format.bits}b}"
     binary, digits = (f"{word:0{width}b}", f"{word:0{(width + 3) // 4}x}") if width else ("", "")
     return width, binary, digits, flag
+
+
+def _element(event: Event, rounding: Rounding | None, stored: Fraction, index: Index) -> str:
+    """The word of an element in an MX block; a zero has the sign of what was rounded to it."""
+    if rounding is None or rounding.shared is None or not isinstance(event.format, Along):
+        return ""
+    form = as_spec.element_of(event.format.mx.element)
+    if not isinstance(form, small_floats.Float):
+        return ""
+    one = stored / power(rounding.shared.k)
+    zero = "-0" if np.signbit(event.source[index]) else Fraction(0)
+    word = f"{small_floats.encode(one or zero, form).word:0{form.bits}b}"
+    return f"{word[0]} {word[1 : 1 + form.e]} {word[1 + form.e :]}".strip()
 
 
 def _at(part: np.ndarray | int, index: Index) -> int:

@@ -393,6 +393,8 @@ def _code(one: Explanation) -> list[tuple[str, str]]:
     rows = [("code", f"{one.code:,}{word}")]
     if one.flag:
         rows.append(("stored word", f"{one.flag[0]} {one.flag[1]} {one.flag[2:]} (flag, sign, magnitude)"))
+    if one.element:
+        rows.append(("element", f"{one.element} (sign, exponent, fraction), times the scale"))
     rows.append(("stands for", f"{one.code:,} * 2^{one.exponent} = {both(one.stored)}"))
     return rows
 

@@ -12,15 +12,19 @@ import numpy as np
 import pytest
 
 from intnet.exact.blocks.block_float import quantize_blocks
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.inspect.explain import Disagreement, Explanation, Rounding, explain
 from intnet.inspect.explain_blocks import Block
 from intnet.inspect.operands import Operands
 from intnet.methods.trace import Event, Recorder
+from intnet.numbers.microscaling import MXS
 from intnet.numbers.qtensor import QTensor
+from intnet.numbers.small_floats import Float
 from intnet.runs import run_folder
 from intnet.spec.block_float import Index, block_of, places
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import power
+from tests.support.mx_events import event_of, numbers
 
 SAMPLES = 300
 DATA = {"x0", "x0b", "e3"}
@@ -171,3 +175,22 @@ def test_products_of_block_float_name_their_factors(dynamic: str) -> None:
         product = operands.product(seen.events[f"fc2/{path}"])
         assert product is not None
         assert product.factors == tuple(f"fc2/{name}" for name in factors) and product.terms == terms
+
+
+@pytest.mark.parametrize("name", [name for name, form in MXS.items() if isinstance(form.element, Float)])
+def test_the_word_of_an_element_in_an_mx_block(name: str) -> None:
+    """Read as its three fields say, times the scale, it is what is stored; a zero has its source's sign."""
+    x, form = numbers(4), MXS[name]
+    assert isinstance(form.element, Float)
+    event, _ = event_of(x, Along(form, 1), "ties_even")
+    zeros = set()
+    for flat in range(0, x.size, 7):
+        index = tuple(map(int, np.unravel_index(flat, x.shape)))
+        one = explain(event, index)
+        assert one.rounding is not None and one.rounding.shared is not None
+        sign, exponent, fraction = (int(part, 2) for part in one.element.split())
+        size = (exponent > 0) + Fraction(fraction, 1 << form.element.m)
+        size *= power(max(exponent, 1) - (1 << form.element.e - 1) + 1 + one.rounding.shared.k)
+        assert (-size if sign else size) == one.stored and sign == np.signbit(x[index])
+        zeros |= {sign} if not size else set()
+    assert zeros == {0, 1}

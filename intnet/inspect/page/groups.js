@@ -63,7 +63,14 @@ const mx = {
       ...way.decided(made, path.rounding, word),
     ];
     if (step > least) stations.push(["binade", `of the value: code = ${made.kept} * 2^${step - least}, in the block's least steps`]);
-    return {stations, code: made.code, made};
+    return {stations, code: made.code, element: mx.element(made.code, o, data.at(path.source.array, flat)), made};
+  },
+  // its word, the fields apart; a zero has the sign of what was rounded to it
+  element(code, o, source) {
+    if (o.element === "MXINT8") return "";
+    const {bits, m} = MX[o.element];
+    const word = FORMATS.mx.bits(code, o, {n: source < 0 || Object.is(source, -0) ? -1n : 1n});
+    return `${word[0]} ${word.slice(1, bits - m)} ${word.slice(bits - m)}`;
   },
 };
 

@@ -148,6 +148,7 @@ const way = {
     const word = width ? ` = 0b${tell.word(code, width)} = 0x${tell.hex(code, width)} (${width} bits)` : ", without bits";
     const stations = [["code", tell.commas(code) + word]];
     if (flag) stations.push(["stored word", `${flag[0]} ${flag[1]} ${flag.slice(2)} (flag, sign, magnitude)`]);
+    if (rounded?.element) stations.push(["element", `${rounded.element} (sign, exponent, fraction), times the scale`]);
     stations.push(["stands for", `${tell.commas(code)} * 2^${e} = ${tell.both(exact.times({n: code, d: 1n}, exact.power(e)))}`]);
     return {stations, agrees: !rounded || rounded.code === code};
   },
