@@ -40,7 +40,7 @@ def ranks(args: argparse.Namespace) -> Iterator[None]:
         raise ConfigError(f"mpirun trains: {' and '.join(FOLDERS)}; run `intnet {args.command}` without it")
     if getattr(args, "stats", None) is not None:
         raise ConfigError("--stats sees one process's values: leave it out under mpirun")
-    with open(os.devnull, "w") as nowhere:
+    with open(os.devnull, "w", encoding="utf-8", errors="backslashreplace") as nowhere:
         speaking = redirect_stdout(nowhere) if _world.rank else nullcontext()
         with joined(_world), speaking:
             yield

@@ -13,22 +13,36 @@ A file has X and y, and may have X_test, y_test, classes and exponent, as `numpy
 
 import os
 import zipfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from intnet.datasets.dataset import Dataset, Rounded, as_array, check_images, check_labels, is_int
+from intnet.datasets.dataset import (
+    CODE,
+    Dataset,
+    Rounded,
+    as_array,
+    check_images,
+    check_labels,
+    is_int,
+    narrowest,
+)
 from intnet.errors import ConfigError, DataError
 from intnet.numbers import rng
 
 PREFIX = "arrays:"
 BYTES_EXPONENT = -8  # of bytes, unless told: 0..255 are 0..255/256
-CODE, WIDEST = (1 << 15) - 1, 1 << 23  # greatest |code| of X; of what comes later, which float32 holds
+WIDEST = 1 << 23  # |code| of what comes behind X, which float32 holds
 EXPONENTS = range(-100, 101)
 REQUIRED, OPTIONAL = ("X", "y"), ("X_test", "y_test", "classes", "exponent")
 _MOST = 1 << 16  # classes that labels may ask for by themselves: more is what identifiers look like
+# of a damaged file, or one that is encrypted
+UNREADABLE = (
+    OSError, ValueError, EOFError, RuntimeError, KeyError, zipfile.BadZipFile, zlib.error
+)  # fmt: skip
 _PART = 1 << 20  # numbers that are rounded at a time
 
 
@@ -215,10 +229,7 @@ def rounded_to(numbers: np.ndarray, exponent: int, where: str) -> tuple[np.ndarr
         changed += int(np.count_nonzero(errors))
         greatest = max(greatest, float(errors.max(initial=0)))
         codes[start : start + _PART] = made.astype(np.int32)
-    narrow = codes.size == 0 or max(int(codes.max()), -int(codes.min())) <= CODE
-    return codes.astype(np.int16 if narrow else np.int32).reshape(numbers.shape), Rounded(
-        changed, flat.size, greatest
-    )
+    return narrowest(codes.reshape(numbers.shape)), Rounded(changed, flat.size, greatest)
 
 
 def codes_like(data: Dataset, X: Any, where: str = "X") -> np.ndarray:
@@ -255,13 +266,15 @@ def codes_like(data: Dataset, X: Any, where: str = "X") -> np.ndarray:
 
 def _own(data: Dataset, array: np.ndarray) -> bool | None:
     """Whether an array is a part of the data set's images, and so of codes, not of numbers; None where that
-    cannot be told: of the codes' type, where the numbers that they stand for are no whole ones."""
+    cannot be told: of the codes' type, unless those all are multiples of 2^-exponent and these are not."""
     images = [part for part in (data.train_images, data.test_images) if isinstance(part, np.ndarray)]
     if any(np.may_share_memory(array, part) for part in images):
         return True
+    if data.exponent == 0 or not any(array.dtype == part.dtype for part in images):
+        return False
     below = (1 << max(-data.exponent, 0)) - 1
-    alike = any(array.dtype == part.dtype for part in images)
-    return None if alike and any(np.any(part & below) for part in images) else False
+    whole = data.exponent < 0 and not any(np.any(part & below) for part in images)
+    return False if whole and (np.any(array & below) or not np.any(array)) else None
 
 
 # ---- files ----
@@ -293,17 +306,29 @@ def read(file: Path, name: str, in_memory: bool) -> Dataset:
             arrays: dict[str, Any] = {key: found[key] for key in found.files}
     except FileNotFoundError:
         raise DataError(f"{file}: no such file; numpy.savez({file.name!r}, X=X, y=y) writes one") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError, KeyError) as error:
+    except MemoryError:
+        raise DataError(f"{file}: what its headers say is more than there is memory for") from None
+    except UNREADABLE as error:
         raise DataError(f"{file}: not arrays as numpy.savez writes them ({error})") from None
     odd = [key for key in arrays if key not in (*REQUIRED, *OPTIONAL)]
     missing = [key for key in REQUIRED if key not in arrays]
     if odd or missing:
         what = f"has no {missing[0]}" if missing else f"has {odd[0]!r}"
         raise DataError(f"{file} {what}: it has {', '.join(REQUIRED)}, may have {', '.join(OPTIONAL)}")
+    return replace(_made(arrays, name), in_memory=in_memory)
+
+
+def again(data: Dataset) -> Dataset:
+    """What `read` makes of a file of the data set's `content`."""
+    return _made(content(data), data.name)
+
+
+def _made(arrays: dict[str, Any], name: str) -> Dataset:
+    """Of a file's arrays, two of which may be numbers."""
     for key in ("classes", "exponent"):
         if key in arrays and arrays[key].size == 1 and arrays[key].dtype.kind in "iu":
             arrays[key] = arrays[key].item()
-    return replace(from_arrays(**arrays, name=name), in_memory=in_memory)
+    return from_arrays(**arrays, name=name)
 
 
 def content(data: Dataset) -> dict[str, np.ndarray]:

@@ -14,6 +14,8 @@ from intnet.show.tables import Shown, Table, facts
 
 Images = np.ndarray | FileImages
 
+CODE = (1 << 15) - 1  # greatest |code| of the images that a set is made of
+
 
 @dataclass(frozen=True)
 class Rounded:
@@ -31,6 +33,12 @@ class Rounded:
         if not self.changed:
             return f"none of {self.elements:,} numbers"
         return f"{self.changed:,} of {self.elements:,} numbers, by {self.greatest:.2g} at most"
+
+
+def narrowest(codes: np.ndarray) -> np.ndarray:
+    """Codes as int16, or where they need it int32."""
+    narrow = codes.size == 0 or max(int(codes.max()), -int(codes.min())) <= CODE
+    return codes.astype(np.int16 if narrow else np.int32)
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # arrays do not compare to one truth value
@@ -78,6 +86,8 @@ class Dataset(Shown):
             raise ConfigError(f"{self.name}: cannot take the first {n!r} of {available} training images")
         images = self.train_images
         part = images.first(n) if isinstance(images, FileImages) else images[:n]
+        if self.in_memory and part.dtype == np.int32:  # as a run's folder gives them back
+            part = narrowest(part)
         return replace(self, train_images=part, train_labels=self.train_labels[:n])
 
     @property

@@ -70,10 +70,18 @@ def cache_folder(package: Path = Path(__file__).parent.parent) -> Path:
     base = next(filter(folders.writable, bases), None) or _temporary(name, bases)
     folder = base / name
     if not folder.exists():
-        others = sorted(base.glob("intnet-kernels-*"), key=lambda path: path.stat().st_mtime)
+        others = sorted(base.glob("intnet-kernels-*"), key=_age)
         for old in others[:-_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+def _age(path: Path) -> float:
+    """When it was changed; of one that another process has just removed, long ago."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _temporary(name: str, bases: list[Path]) -> Path:

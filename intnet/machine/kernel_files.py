@@ -31,15 +31,15 @@ class KernelFiles:
         self._folder, self._name, self._stamp = Path(folder), name, stamp
 
     def save(self, key: Any, data: Any) -> None:
-        """Write compiled code and what it is of; whole, or not at all."""
+        """Write compiled code and what it is of; whole, or, on a full disk, not at all."""
         told = dumps((self._stamp, key))
         body = len(told).to_bytes(8, "little") + told + dumps(data)
         path = self._path(key)
         own = path.with_name(f"{path.name}.tmp.{uuid.uuid4().hex[:16]}")
-        try:
+        with suppress(OSError):
             own.write_bytes(hashlib.sha256(body).digest() + body)
             os.replace(own, path)
-        finally:
+        with suppress(OSError):
             own.unlink(missing_ok=True)
 
     def load(self, key: Any) -> Any:

@@ -3,13 +3,16 @@
 The folder is that of `intnet train` (`run_folder.py`) at the run's step: `intnet resume` goes on with it.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from intnet import methods, models
+from intnet import datasets, methods, models
+from intnet.datasets import FileImages, arrays
 from intnet.errors import ConfigError, IntnetError
 from intnet.runs import run_folder
 from intnet.runs.archive import PathLike
+from intnet.runs.identity import data_sha256
 from intnet.runs.metrics import epoch_line, step_lines
 from intnet.training.state import check_state
 from intnet.training.train import Run
@@ -26,9 +29,28 @@ def save(run: Run, folder: PathLike) -> None:
     run.check_own_data()
     _check_names(run)
     check_state(run.state())
+    _check_data(run)
     lines = [epoch_line(epoch) for epoch in run.history.epochs]
     lines += [line for step in run.history.steps for line in step_lines(step)]
     run_folder.create(folder, run, steps=max(run.step, 1), lines=lines).close()
+
+
+def _check_data(run: Run) -> None:
+    """Data that their name does not find are kept as arrays; ConfigError where these are not the same."""
+    data = run.data
+    if not data.in_memory and datasets.findable(data.name):
+        try:
+            found = datasets.load(data.name).first(len(data.train_labels))
+        except IntnetError:  # in a data_dir, which `load` is told again
+            return
+        if data_sha256(found) == data_sha256(data) or isinstance(data.train_images, FileImages):
+            return
+        data = run.data = replace(data, in_memory=True)
+    if data.in_memory and data_sha256(arrays.again(data)) != data_sha256(data):
+        raise ConfigError(
+            "the run could not be opened again: its data are not as datasets.from_arrays makes them of the "
+            "same numbers (another type of codes?): make them by it, and train on these"
+        )
 
 
 def _told(model: models.Model) -> dict[str, Any]:

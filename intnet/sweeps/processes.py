@@ -54,13 +54,17 @@ class Worker:
             start_new_session=bool(launch),  # mpirun would end its ranks at a Ctrl-C, amid a step
         )
         self.task: dict[str, Any] | None = None
-        self._line = ""
+        self._said: Outcome | None = None
         self._listener = threading.Thread(target=self._listen, args=(heard,), daemon=True)
         self._listener.start()
 
     def _listen(self, heard: "queue.SimpleQueue[Worker]") -> None:
+        """To the line that says how its task ended; what a launcher prints beside it is none."""
         assert self.process.stdout is not None
-        self._line = self.process.stdout.readline()
+        for line in self.process.stdout:
+            self._said = _outcome(line)
+            if self._said is not None:
+                break
         heard.put(self)
 
     def end(self) -> int:
@@ -85,10 +89,17 @@ class Worker:
 
     def outcome(self) -> Outcome | None:
         """How its task ended, once it is in `heard`; None when the process died."""
-        if not self._line.endswith("\n"):
-            return None
-        self.task = None
-        return Outcome(**json.loads(self._line))
+        if self._said is not None:
+            self.task = None
+        return self._said
+
+
+def _outcome(line: str) -> Outcome | None:
+    """How a task ended, of a worker's line, which a launcher may have put a tag before; None of any other."""
+    try:
+        return Outcome(**json.loads(line[line.find("{") :]))
+    except (ValueError, TypeError):
+        return None
 
 
 def threads(jobs: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -262,7 +263,7 @@ def test_what_is_classified_is_of_the_kind_that_was_trained_on() -> None:
 
 
 def test_parts_of_the_data_set_itself_are_codes() -> None:
-    """A slice is known by its memory; a copy could be either, where its numbers are no whole ones."""
+    """A slice is known by its memory; a copy could be either, in steps of more or less than 1."""
     halves = datasets.from_arrays(some(4, 3) / 2, [0, 1, 0, 1], test=0.5)
     wholes = datasets.from_arrays(some(4, 3).astype(np.int64) * 2, [0, 1, 0, 1], exponent=1)
     for part in (halves.test_images, halves.test_images[:1], halves.train_images[::-1]):
@@ -272,7 +273,24 @@ def test_parts_of_the_data_set_itself_are_codes() -> None:
     numbers = halves.test_images[[1, 0]] * 2.0**halves.exponent
     assert np.array_equal(arrays.codes_like(halves, numbers), halves.test_images[[1, 0]])
     copy = wholes.train_images.copy()
-    assert np.array_equal(arrays.codes_like(wholes, copy * 2), copy)  # int16 numbers
+    for either in (copy, copy * 2):
+        with pytest.raises(DataError, match=r"of whole numbers X.astype\(float\)"):
+            arrays.codes_like(wholes, either)
+    assert np.array_equal(arrays.codes_like(wholes, copy * 2.0), copy)
+    plain_ones = datasets.from_arrays(some(4, 3).astype(np.int64), [0, 1, 0, 1], exponent=0)
+    assert np.array_equal(
+        arrays.codes_like(plain_ones, plain_ones.train_images.copy()), plain_ones.train_images
+    )
+
+
+def test_a_copy_of_whole_numbers_codes_is_no_numbers() -> None:
+    """In steps of 2^-4 every code is a multiple of 16; numbers that are not all, or all 0, are numbers."""
+    small = datasets.from_arrays(np.arange(12).reshape(4, 3), [0, 1, 0, 1], test=0.5, exponent=-4)
+    with pytest.raises(DataError, match="as the codes of the run's data set are, but no part of it"):
+        arrays.codes_like(small, small.test_images.copy())
+    numbers = np.arange(12, dtype=np.int16).reshape(4, 3)
+    assert arrays.codes_like(small, numbers).reshape(4, 3).tolist() == (numbers * 16).tolist()
+    assert not arrays.codes_like(small, numbers * 0).any()
 
 
 # ---- files ----
@@ -334,6 +352,19 @@ def test_bad_files(tmp_path: Path) -> None:
         "object.npz": "allow_pickle=False",
     }.items():
         with pytest.raises(DataError, match=re.escape(message)):
+            datasets.load(f"arrays:{name}", tmp_path)
+    np.savez_compressed(tmp_path / "packed.npz", **good)
+    packed = bytearray((tmp_path / "packed.npz").read_bytes())
+    packed[44:60] = b"\xff" * 16  # of X's deflated bytes, behind the name
+    (tmp_path / "bits.npz").write_bytes(packed)
+    header = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 100000000)}"
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archived:
+        archived.writestr("X.npy", header.ljust(127) + b"\n")
+    for name, message in {
+        "bits.npz": "not arrays as numpy.savez writes them",
+        "huge.npz": "more than there is memory for",
+    }.items():
+        with pytest.raises(DataError, match=message):
             datasets.load(f"arrays:{name}", tmp_path)
     whole = (tmp_path / "no_y.npz").read_bytes()
     (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])

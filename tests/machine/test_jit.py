@@ -57,6 +57,16 @@ def test_everyday_edits_do_not_recompile(name: str, package: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_old_cache_that_another_process_removes_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links to nowhere are what is listed and gone when it is looked at."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    for k in range(8):
+        (tmp_path / f"intnet-kernels-{k}").symlink_to(tmp_path / "gone")
+    assert cache_folder(PACKAGE).parent == tmp_path
+
+
 def test_kernels_stand_in_their_rooms_alone() -> None:
     """No other room makes a kernel, and no kernel's room imports another one's rules or constants."""
     others = {path for path in PACKAGE.rglob("*.py") if path not in SOURCES}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,31 @@ def test_a_run_is_loaded_as_it_was_saved(tmp_path: Path, kind: str, test: float 
     whole = trained(kind, epochs=4, test=test)
     assert again.fit(4).digest() == whole.digest()
     assert again.history.records() == whole.history.records()
+
+
+def test_parts_of_data_are_saved_so_that_they_are_read_again(tmp_path: Path) -> None:
+    """The first images of numbers whose others are wide; a known set of which some classes were left out."""
+    wide = X.copy()
+    wide[30:] *= 100
+    digits = datasets.load("digits")
+    keep = digits.train_labels < 9
+    parts = [
+        datasets.from_arrays(wide, Y, exponent=-12).first(30),
+        replace(digits, train_images=digits.train_images[keep], train_labels=digits.train_labels[keep]),
+    ]
+    for k, part in enumerate(parts):
+        model = models.make("mlp", part.image_shape, part.classes)
+        run = Run(model, methods.make("float32"), part, 16)
+        run.train(2)
+        intnet.save(run, tmp_path / str(k))
+        again = intnet.load(tmp_path / str(k))
+        assert again.digest() == run.digest()
+        assert again.data.train_labels.tolist() == part.train_labels.tolist()
+    odd = replace(parts[0], train_images=parts[0].train_images.astype(np.int32))
+    run = Run(models.make("mlp", odd.image_shape, odd.classes), methods.make("float32"), odd, 16)
+    with pytest.raises(ConfigError, match="could not be opened again: its data are not as"):
+        intnet.save(run, tmp_path / "odd")
+    assert not (tmp_path / "odd").exists()
 
 
 @pytest.mark.slow

@@ -59,6 +59,23 @@ def launch(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.slow
+def test_what_a_launcher_prints_is_no_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ahead of the worker's line, on it, and in its place."""
+    speaks, silent = tmp_path / "speaks", tmp_path / "silent"
+    speaks.write_text('#!/bin/sh\necho starting\necho "[1, 2]"\nprintf "[1,0]<stdout>: "\nexec "$@"\n')
+    silent.write_text("#!/bin/sh\necho starting\n")
+    for path in (speaks, silent):
+        path.chmod(0o755)
+    found = [
+        here(capsys, "sweep", *GRID, "--vary", "lr=0.02,0.01", *more, "--out", tmp_path / f"{len(more)}")
+        for more in ((), ("--launch", str(speaks)), ("--launch", str(silent), "--jobs", "2"))
+    ]
+    assert [status for status, *_ in found] == [0, 0, 1]
+    assert last_line(found[0][1]) == last_line(found[1][1])
+    assert "its process died" in found[2][1]
+
+
+@pytest.mark.slow
 @needs_mpi
 def test_a_job_that_fails_leaves_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], launch: str
