@@ -86,8 +86,8 @@ class Dataset(Shown):
             raise ConfigError(f"{self.name}: cannot take the first {n!r} of {available} training images")
         images = self.train_images
         part = images.first(n) if isinstance(images, FileImages) else images[:n]
-        if self.in_memory and part.dtype == np.int32:  # as a run's folder gives them back
-            part = narrowest(part)
+        if self.in_memory and isinstance(part, np.ndarray) and part.dtype == np.int32:
+            part = narrowest(part)  # as a run's folder gives them back
         return replace(self, train_images=part, train_labels=self.train_labels[:n])
 
     @property

@@ -373,11 +373,10 @@ def _negated(w: Words) -> np.ndarray:
 
 def _turned(group: int, w: Words) -> np.ndarray:
     """Groups of so many bits in the other order."""
-    bits = w.port.bits
-    pieces = [w.want >> at & (1 << group) - 1 for at in range(0, bits, group)]
-    return wrapped(
-        sum(piece << bits - group - group * k for k, piece in enumerate(pieces)), bits, w.port.signed
-    )
+    turned, bits = np.zeros_like(w.want), w.port.bits
+    for at in range(0, bits, group):
+        turned |= (w.want >> at & (1 << group) - 1) << bits - group - at
+    return wrapped(turned, bits, w.port.signed)
 
 
 def singles(w: Words) -> Iterator[tuple[str, Variant]]:
