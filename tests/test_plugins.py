@@ -16,7 +16,7 @@ from intnet import datasets, formats, methods, models, plugins, rounding
 from intnet.errors import ConfigError, IntnetError
 from intnet.runs import run_folder
 from intnet.runs.identity import identity
-from tests.support.command import afresh, forgotten
+from tests.support.command import afresh, alone
 
 ROOT = Path(__file__).resolve().parents[1]
 MINE = '''
@@ -141,8 +141,8 @@ def last(text: str) -> str:
 
 @pytest.fixture
 def clean(tmp_path: Path) -> Iterator[None]:
-    """What a test registers is forgotten behind it."""
-    with forgotten(tmp_path):
+    """What a test registers is forgotten behind it; what others did is not there."""
+    with alone(tmp_path):
         yield
 
 
@@ -375,7 +375,7 @@ def test_what_stands_in_no_file_is_kept_by_no_run(tmp_path: Path) -> None:
 # -- what headers keep -----------------------------------------------------------------------------
 
 
-def test_a_run_of_intnets_own_parts_has_none_of_it(tmp_path: Path) -> None:
+def test_a_run_of_intnets_own_parts_has_none_of_it(tmp_path: Path, clean: None) -> None:
     run = run_folder.build("float32", {}, "mlp", "digits", batch_size=16, limit=16)
     assert "plugins" not in identity(run)
     run_folder.create(tmp_path / "run", run, 1).close()

@@ -122,8 +122,9 @@ def _exchanged(w: Words, wrong: np.ndarray) -> list[Verdict]:
     row_of = lines.places(w.port, wrong)[0] // w.port.row_words
     rows = np.unique(row_of)
     want, got = (lines.rows(w.port, codes)[rows] for codes in (w.want, w.got))
-    order, back = np.lexsort(want.T), np.lexsort(got.T)
-    if w.port.lanes * w.port.bits < WIDE or not np.array_equal(want[order], got[back]):
+    if w.port.lanes * w.port.bits < WIDE or want.sum() != got.sum():
+        return []
+    if not np.array_equal(want[np.lexsort(want.T)], got[np.lexsort(got.T)]):
         return []
     at = [f"{row * w.port.row_words:,}" for row in rows]
     name = (

@@ -40,10 +40,11 @@ def _check_data(run: Run) -> None:
     data = run.data
     if not data.in_memory and datasets.findable(data.name):
         try:
-            found = datasets.load(data.name).first(len(data.train_labels))
+            found, n = datasets.load(data.name), len(data.train_labels)
         except IntnetError:  # in a data_dir, which `load` is told again
             return
-        if data_sha256(found) == data_sha256(data) or isinstance(data.train_images, FileImages):
+        same = n <= len(found.train_labels) and data_sha256(found.first(n)) == data_sha256(data)
+        if same or isinstance(data.train_images, FileImages):
             return
         data = run.data = replace(data, in_memory=True)
     if data.in_memory and data_sha256(arrays.again(data)) != data_sha256(data):

@@ -66,6 +66,11 @@ def test_parts_of_data_are_saved_so_that_they_are_read_again(tmp_path: Path) -> 
     parts = [
         datasets.from_arrays(wide, Y, exponent=-12).first(30),
         replace(digits, train_images=digits.train_images[keep], train_labels=digits.train_labels[keep]),
+        replace(
+            digits,
+            train_images=np.concatenate([digits.train_images, digits.test_images]),
+            train_labels=np.concatenate([digits.train_labels, digits.test_labels]),
+        ),
     ]
     for k, part in enumerate(parts):
         model = models.make("mlp", part.image_shape, part.classes)

@@ -69,6 +69,18 @@ def forgotten(folder: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """`forgotten`, where no part of a user's own is known, whatever has been registered ahead of it."""
+    with forgotten(folder):
+        plugins._LOADED.clear()
+        for registry in plugins._REGISTRIES.values():
+            for name in registry.origins:
+                del registry[name]
+            registry.origins = {}
+        yield
+
+
 def afresh(folder: Path, *arguments: str) -> tuple[int, str, str]:
     """(exit status, stdout, stderr) of a command run in a folder, in this process, which has started already.
 
@@ -76,12 +88,7 @@ def afresh(folder: Path, *arguments: str) -> tuple[int, str, str]:
     """
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))  # as pipes are
     before = Path.cwd()
-    with forgotten(folder), redirect_stdout(out), redirect_stderr(err):
-        plugins._LOADED.clear()
-        for registry in plugins._REGISTRIES.values():
-            for name in registry.origins:
-                del registry[name]
-            registry.origins = {}
+    with alone(folder), redirect_stdout(out), redirect_stderr(err):
         os.chdir(folder)
         try:
             status = main(list(arguments))
