@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import QTensor, quantize
+from intnet import QTensor, quantize, rounding
 from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.exact import parts, small_floats
 from intnet.exact.expressions import Exact
 from intnet.numbers.small_floats import BF16, E2M1, E4M3, E5M2, FLOATS, FP16, FP32, Float, FloatTensor
 from intnet.spec import small_floats as spec
+from tests.support.command import forgotten
 from tests.support.faults import Patch, caught, run_from_source
 from tests.support.small_floats import MODES, NARROW, defined, exactly, grid, sweep
 
@@ -258,23 +260,17 @@ def test_any_code_is_rounded_as_defined(code: int, exponent: int, mode: str) -> 
         assert made.words.tolist() == [told.word]
 
 
-def test_a_rule_of_one_s_own_rounds_small_floats() -> None:
-    from intnet import rounding
-
-    name = "test_small_floats.odd"
-
-    @rounding.register(name)
+def test_a_rule_of_one_s_own_rounds_small_floats(tmp_path: Path) -> None:
     def odd(floor: int, fraction: Fraction) -> bool:
         """floor is even"""
         return floor % 2 == 0
 
     x = np.array([1.05, -1.05, 0.0, -0.0, 1e9, -np.inf, 1.0])
-    try:
-        assert quantize(x, E4M3, rounding=name).hex().tolist() == ["39", "b9", "00", "80", "7e", "fe", "38"]
+    with forgotten(tmp_path):  # other tests compare the modes with those of the definition
+        rounding.register("odd")(odd)
+        assert quantize(x, E4M3, rounding="odd").hex().tolist() == ["39", "b9", "00", "80", "7e", "fe", "38"]
         with pytest.raises(NumberError, match="element 4 in C order is beyond E4M3"):
-            quantize(x[:5], E4M3.to("error"), rounding=name)
-    finally:  # other tests compare the modes with those of the definition
-        del rounding.MODES[name], rounding.MODES.origins[name]
+            quantize(x[:5], E4M3.to("error"), rounding="odd")
 
 
 # -- what is said and refused --------------------------------------------------------------------------

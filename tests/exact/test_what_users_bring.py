@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from intnet.numbers.own_formats import Levels
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.small_floats import BF16, E4M3, FP16, FP32, Float, FloatTensor
 from intnet.spec.rounding import round_fraction
+from tests.support.command import forgotten
 
 
 def codes(*numbers: int) -> QTensor:
@@ -242,15 +244,15 @@ def test_what_is_no_sign_no_seed_no_level_and_no_truth_is_refused() -> None:
 
 
 @pytest.mark.parametrize("format", [FixedPoint(8, 4), E4M3, MXFP4, MXINT8], ids=str)
-def test_a_rule_that_does_not_say_is_named(format: Any) -> None:
+def test_a_rule_that_does_not_say_is_named(format: Any, tmp_path: Path) -> None:
     answer: list[Any] = []
 
     def odd(floor: int, fraction: Fraction) -> Any:
         """Says what stands last in a list."""
         return answer[-1]
 
-    rounding.register("says_nothing")(odd)
-    try:
+    with forgotten(tmp_path):
+        rounding.register("says_nothing")(odd)
         for said in (2, None, "up"):
             answer.append(said)
             with pytest.raises(FormatError, match="rounding rule odd of "):
@@ -259,5 +261,3 @@ def test_a_rule_that_does_not_say_is_named(format: Any) -> None:
             answer.append(said)
             found = quantize([0.3, -0.3], format, rounding="says_nothing")
             assert np.array_equal(found, quantize([0.3, -0.3], format, rounding="to_pos"))
-    finally:
-        rounding.MODES.pop("says_nothing")
