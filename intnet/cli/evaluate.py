@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
     source = Path(args.source)
     if source.suffix == ".npz" and not source.is_file():
         raise DataError(
-            f"{source}: there is no such file; a run of adapt leaves a model.npz, of "
-            "another method write it: intnet export RUN --to npz"
+            f"{source}: there is no such file; `intnet train --method adapt` leaves a model.npz, of another "
+            "run write it: intnet export RUN --to npz"
         )
     title, result = _model(args) if source.is_file() else _run(args)
     if args.json:
@@ -169,7 +169,13 @@ def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     is_program = archive.told(args.source).get("format") == model_file.KIND.format
     model = (_program if is_program else _fixed)(args.source)
     trained = model.trained
-    data = datasets.load(args.data or trained["data"], args.data_dir, args.image_size)
+    name = args.data or trained["data"]
+    if not args.data and not datasets.findable(name):
+        raise ConfigError(
+            f"{args.source} was trained on {name!r}, arrays at hand, which no name finds: --data "
+            "arrays:RUN/data.npz, of the run's folder"
+        )
+    data = datasets.load(name, args.data_dir, args.image_size)
     if data.image_shape != model.image_shape or data.classes > model.classes:
         raise ConfigError(
             f"{args.source} takes images (H, W, C) = {model.image_shape} of {model.classes} "

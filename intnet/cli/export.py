@@ -71,7 +71,7 @@ def _state_dict(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     from intnet.runs import run_folder, state_dicts
 
     trained = run_folder.load(args.folder, data_dir=args.data_dir)
-    tensors, rounded = state_dicts.save(args.out, trained.model)
+    tensors, rounded = state_dicts.save(args.out, trained.model, trained.method)
     text = (
         f"{args.out}: {tensors:,} tensors of {trained.model.kind} at step {trained.step:,}; "
         f"{rounded:,} of their numbers are rounded to float32"
@@ -99,5 +99,11 @@ def _program(args: argparse.Namespace, out: Path) -> tuple[str, dict[str, Any]]:
         ", ".join(f"{number:,} {what.replace('_', ' ')}" for what, number in told.items()),
     ]
     result = {"run": args.folder, "file": args.out, "step": trained.step, "to": args.to, **told}
-    about = {"operations": len(program.ops), "bits": widest, "logits_exponent": exponent}
+    about = {
+        "operations": len(program.ops),
+        "bits": widest,
+        "image_shape": program.images.shape,
+        "image_exponent": program.images.exponent,
+        "logits_exponent": exponent,
+    }
     return "\n".join(lines), result | about | {"state_sha256": program.about["state_sha256"]}

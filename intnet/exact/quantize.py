@@ -124,8 +124,10 @@ def words_of(
         words = _seeded(seed, prod(shape), mode, words)
     if mode == STOCHASTIC:
         check_bits(bits, f"{where or 'stochastic rounding'}: word_bits")
-        if words is None or words.dtype != np.uint32 or words.size != prod(shape):
-            have = "none: give seed=N, or words=" if words is None else f"{words.size} of {words.dtype}"
+        if not isinstance(words, np.ndarray) or words.dtype != np.uint32 or words.size != prod(shape):
+            have = "none: give seed=N, or words=" if words is None else f"a {type(words).__name__}"
+            if isinstance(words, np.ndarray):
+                have = f"{words.size} of {words.dtype}"
             raise ShapeError(
                 f"{where or 'stochastic rounding'}: needs one uint32 word an element "
                 f"({prod(shape)}), got {have}"

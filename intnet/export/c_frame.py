@@ -13,7 +13,15 @@ from intnet.export import program as p
 from intnet.export.program import Program
 from intnet.export.values import FLOAT32
 
+INTEGERS = """\
+#if INT_MAX < 2147483647
+#error "int of 32 bits is wanted: values of 16 would overflow where C widens them to int"
+#endif
+"""
 FLOATS = """\
+#if FLT_MANT_DIG != 24 || DBL_MANT_DIG != 53
+#error "float and double of IEEE 754 are wanted, of 32 and 64 bits"
+#endif
 #if FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
 #error "float32 is one rounding an operation: choose an FPU that computes in it"
 #endif
@@ -49,7 +57,8 @@ def header(program: Program, constants: int, memory: int) -> Iterator[str]:
     yield f"/* {program.title}"
     yield ""
     sides, value = " x ".join(map(str, shape)), "value = code * 2^"
-    yield f"   image   {sides} codes (rows, columns, channels), {value}({program.images.exponent})"
+    ends = f"of {program.images.lo}..{program.images.hi}"
+    yield f"   image   {sides} codes {ends} (rows, columns, channels), {value}({program.images.exponent})"
     own, real = program.logits.scale is not None, program.logits.form == FLOAT32
     floats = real or any(isinstance(op, p.Norm) for op in program.ops)
     by = "(what intnet_run returns)" if own else f"({program.logits.exponent})"
@@ -60,12 +69,14 @@ def header(program: Program, constants: int, memory: int) -> Iterator[str]:
     yield f"   C99, {kinds}; not reentrant. -DINTNET_MAIN makes it a program. */"
     if floats:
         yield "#include <float.h>"
+    yield "#include <limits.h>"
     yield "#include <stdint.h>"
     yield ""
     yield f"#define INTNET_CLASSES {prod(program.logits.shape)}"
     if not own and not real:
         yield f"#define INTNET_EXPONENT ({program.logits.exponent})"
     yield ""
+    yield INTEGERS
     if floats:
         yield FLOATS
 

@@ -26,7 +26,7 @@ from intnet.export import c_block_float, c_blocks, c_frame
 from intnet.export import program as p
 from intnet.export.block_ops import blocks_of
 from intnet.export.c_block_float import Source
-from intnet.export.program import Op, Program, Value
+from intnet.export.program import Op, Program, Value, plain
 from intnet.export.values import BLOCKS, FLOAT32, bits_of
 from intnet.packs.hdl.text import identifier
 
@@ -228,12 +228,12 @@ class Writer:
         ]
 
     def _named(self, group: Group) -> str:
-        return f"  /* {' -> '.join(self.program.ops[k].name for k in group.ops)} */"
+        return f"  /* {plain(' -> '.join(self.program.ops[k].name for k in group.ops))} */"
 
     def _blocks(self, op: p.Blocks, value: Value, out: Slot, units: Slot) -> list[str]:
         """Codes and units of what is float32, or becomes it."""
         (read,) = (self.program.values[k] for k in op.reads)
-        bits = str(op.bits[0]) if len(op.bits) == 1 else f"{self._array(f'bits_{op.name}', op.bits)}[k]"
+        bits = str(op.bits.flat[0]) if op.bits.size == 1 else f"{self._array(f'bits_{op.name}', op.bits)}[k]"
         source = self._slot[self._stored(op.reads[0])].name
         return c_blocks.blocks(value, read, source, bits, out.name, units.name)
 

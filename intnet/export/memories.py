@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from intnet.export import program as p
-from intnet.export.program import Op, Program
+from intnet.export.program import Op, Program, plain
 from intnet.export.values import CODES, bits_of
 from intnet.numbers import hexfiles
 from intnet.packs.export.memories import TEXTS
@@ -73,9 +73,9 @@ def constants(program: Program) -> list[Constant]:
     for op in program.ops:
         for what, codes, exponent in _tensors(program, op):
             base = identifier(f"{op.name}_{what}")
-            name = next(n for n in (base, *(f"{base}_{k}" for k in range(2, 99))) if n not in names)
-            names.add(name)
-            found.append(Constant(name, codes, exponent, f"{what} of {op.name}"))
+            name = next(n for n in (base, *(f"{base}_{k}" for k in range(2, 99))) if n.upper() not in names)
+            names.add(name.upper())  # macros are upper case, and file names alike in some systems
+            found.append(Constant(name, codes, exponent, f"{what} of {plain(op.name)}"))
     return found
 
 
@@ -84,7 +84,7 @@ def _tensors(program: Program, op: Op) -> Iterator[tuple[str, np.ndarray, int | 
         yield "weight", op.weight, op.exponent
         if isinstance(op, p.BlockProduct):
             yield "steps", op.steps, None
-    elif isinstance(op, p.Blocks) and len(op.bits) > 1:
+    elif isinstance(op, p.Blocks) and op.bits.size > 1:
         yield "bits", op.bits, None
     elif isinstance(op, p.Plus) and op.b is not None:
         yield "float32 b", op.b.view(np.int32), None
@@ -163,7 +163,7 @@ def _listing(program: Program) -> Iterator[str]:
         kind = next(name for name, cls in p.OPS.items() if cls is type(op))
         shape = " x ".join(map(str, value.shape))
         reads = ", ".join(map(str, op.reads))
-        yield f"{place:3}  {kind}({reads})  {op.name}{_numbers(op)}"
+        yield f"{place:3}  {kind}({reads})  {plain(op.name)}{_numbers(op)}"
         if value.form == CODES:
             yield f"     {shape} codes, {value.lo}..{value.hi}, {value.bits} bits, * 2^({value.told('e')})"
         else:
@@ -206,7 +206,7 @@ def _in_floats(op: Op) -> str:
         )
         return f": weights in units of 2^({op.exponent} + steps), sums rounded to float32{window}"
     if isinstance(op, p.Blocks):
-        b = "bits" if len(op.bits) > 1 else op.bits[0]
+        b = "bits" if op.bits.size > 1 else op.bits.flat[0]
         return f": b = {b}, code * 2^(e - b + 1), e the least with max abs(x) < 2^e of four channels"
     if isinstance(op, p.Add):
         return f": x * 2^{op.shifts[0]} + y * 2^{op.shifts[1]}"

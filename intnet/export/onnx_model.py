@@ -67,7 +67,8 @@ class Network(Graph):
     def finished(self) -> onnx.GraphProto:
         """The graph of all operations."""
         types, helper, images = self.onnx.TensorProto, self.onnx.helper, self.program.values[0]
-        kind = types.UINT8 if images.lo == 0 and images.hi <= 255 else types.INT32
+        narrow = types.INT16 if images.bits <= 16 else types.INT32  # codes beyond what is proven are refused
+        kind = types.UINT8 if images.lo == 0 and images.hi <= 255 else narrow
         made: list[str] = []
         for place, (op, value) in enumerate(zip(self.program.ops, self.program.values, strict=True)):
             names, read = [made[k] for k in op.reads], [self.program.values[k] for k in op.reads]
@@ -163,10 +164,13 @@ class Network(Graph):
             places = np.searchsorted(op.steps, np.arange(read.lo, read.hi + 1), side="right")
             place = self.node("Sub", [x, self.constant([read.lo])])
             return self.node("Gather", [self.constant(op.codes[places]), place])
-        rank = len(value.shape) + 1
-        column = self.node("Unsqueeze", [x, self.constant([rank])])
-        beyond = self.cast(self.node("GreaterOrEqual", [column, self.constant(op.steps)]), np.int64)
-        count = self.node("ReduceSum", [beyond, self.constant([rank])], keepdims=0)
+        halves = [1 << k for k in reversed(range(max(op.steps.size.bit_length(), 1)))]
+        never = np.full(2 * halves[0] - 1 - op.steps.size, np.iinfo(np.int64).max)
+        ends, count = self.constant(np.concatenate([[0], op.steps, never])), self.constant([0])
+        for half in halves:
+            further = self.node("Add", [count, self.constant([half])])
+            reached = self.node("GreaterOrEqual", [x, self.node("Gather", [ends, further])])
+            count = self.node("Where", [reached, further, count])
         return self.node("Gather", [self.constant(op.codes), count])
 
     def _product(self, op: p.Product, value: Value, x: str, read: Value) -> str:

@@ -362,6 +362,11 @@ OPS: dict[str, type[Op]] = {
 }
 
 
+def plain(text: str) -> str:
+    """ASCII, which any comment may hold."""
+    return ascii(text)[1:-1].replace("*/", "* /").replace("/*", "/ *")
+
+
 def valued(op: Op, place: int, made: Sequence[Value]) -> Value:
     """The value of an operation at a place, of those made so far."""
     value = op.value(*(made[k] for k in op.reads))
@@ -410,8 +415,7 @@ class Program:
     @property
     def title(self) -> str:
         """Of what run, in ASCII, which any comment may hold."""
-        text = ascii(self.about.get("title", "a network"))[1:-1]
-        return text.replace("*/", "* /").replace("/*", "/ *")
+        return plain(self.about.get("title", "a network"))
 
     def readers(self) -> Counter[int]:
         """Of every place, how many operations read what is made there."""

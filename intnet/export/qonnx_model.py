@@ -273,7 +273,7 @@ def _word(lo: int, hi: int) -> Word:
     """The least word that has lo..hi."""
     if lo >= 0:
         return Word(max(hi.bit_length(), 1), False, False)
-    bits = word_bits(lo, max(hi, 0))
+    bits = max(word_bits(lo, max(hi, 0)), 2)  # QONNX takes a signed bit for -1 and +1
     return Word(bits, True, -lo < 1 << bits - 1)
 
 

@@ -87,6 +87,19 @@ def _check(x: Any) -> None:
         )
 
 
+def _drawn(words: Any) -> Any:
+    """Words of a tensor as an array, others as they are; ConfigError for what is not read where it is."""
+    if not isinstance(words, torch.Tensor):
+        return words
+    try:
+        return words.detach().numpy()
+    except (TypeError, RuntimeError):  # a type that NumPy lacks, memory elsewhere or of another layout
+        raise ConfigError(
+            f"words= is a tensor of {words.dtype}, {words.layout}, on {words.device}: a dense one of "
+            "torch.uint32 on the CPU is wanted"
+        ) from None
+
+
 def _values(x: Any, format: Any, how: dict[str, Any], masked: bool) -> tuple[Any, Any]:
     """(tensor of the quantized values, bool tensor: where the range changed one, or None)."""
     plain = x.float() if x.dtype == torch.bfloat16 else x  # which NumPy has not; exact
@@ -129,6 +142,5 @@ if torch is not None:
         x: Any, format: Any, mode: Any, words: Any, seed: int | None, word_bits: int, clip: bool
     ) -> Any:
         _check(x)
-        drawn = words.detach().numpy() if isinstance(words, torch.Tensor) else words
-        how = {"rounding": mode, "words": drawn, "seed": seed, "word_bits": word_bits}
+        how = {"rounding": mode, "words": _drawn(words), "seed": seed, "word_bits": word_bits}
         return _Rounded.apply(x, format, how, clip and x.requires_grad and torch.is_grad_enabled())[0]

@@ -335,7 +335,8 @@ class Follower(Watcher):
         if self.values[place].form == FLOAT32:
             return self._push(p.MeanPool(name, (place,), kernel, stride, padding))
         made = self._push(p.SumPool(name, (place,), kernel, stride, padding))
-        self.dens[made] = prod(kernel)
+        if prod(kernel) > 1:
+            self.dens[made] = prod(kernel)
         return made
 
     def _adaptive_pool(self, x: Any, *, output: p.Pair) -> int:

@@ -55,7 +55,6 @@ class AlexNet(Model):
             Dropout(0.5), Linear(4096, 4096), ReLU(),
             Linear(4096, classes),
         )  # fmt: skip
-        self.flattened = {"classifier.1": (*left, 256)}
         self.finish()
 
     def forward(self, x: Tensor, method: Method) -> Tensor:

@@ -29,7 +29,6 @@ class LeNet5(Model):
         self.pool2 = MaxPool2d(2)
         self.flatten = Flatten()
         left = (height // 4, width // 4, 16)
-        self.flattened = {"fc1": left}
         self.fc1, self.bn3, self.relu3 = Linear(math.prod(left), 120, bias=False), BatchNorm2d(120), ReLU()
         self.fc2, self.bn4, self.relu4 = Linear(120, 84, bias=False), BatchNorm2d(84), ReLU()
         self.fc3 = Linear(84, classes)
@@ -61,7 +60,6 @@ class LeNet5Tanh(Model):
         self.conv2, self.tanh2, self.pool2 = Conv2d(6, 16, 5, bias=True), Tanh(), AvgPool2d(2)
         self.flatten = Flatten()
         left = ((height // 2 - 4) // 2, (width // 2 - 4) // 2, 16)
-        self.flattened = {"fc1": left}
         self.fc1, self.tanh3 = Linear(math.prod(left), 120), Tanh()
         self.fc2, self.tanh4 = Linear(120, 84), Tanh()
         self.fc3 = Linear(84, classes)

@@ -15,7 +15,6 @@ class MLP(Model):
         super().__init__("mlp", image_shape, classes)
         height, width, channels = image_shape
         self.flatten = Flatten()
-        self.flattened = {"fc1": image_shape}
         self.fc1 = Linear(height * width * channels, hidden, bias=False)
         self.bn1 = BatchNorm2d(hidden)
         self.relu1 = ReLU()

@@ -22,14 +22,12 @@ class Model(Layer):
     kind: its name in `MODELS`; image_shape: (H, W, C) of one image; classes: logits of one image
     blocks: the parts that a table of memory has rows for: row -> name of the layer whose output
     (`Layer.output_shape`) it counts. The layers at the top, where a model does not say
-    flattened: linear layers that read a flattened image: name -> (H, W, C) of the image
     """
 
     def __init__(self, kind: str, image_shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
         self.kind, self.image_shape, self.classes = kind, image_shape, classes
         self.blocks: dict[str, str] = {}
-        self.flattened: dict[str, tuple[int, int, int]] = {}
         self.taken = False  # by a run
         self._layers: tuple[Layer, ...] = ()
 

@@ -153,8 +153,13 @@ def plain(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int8) if values.dtype.name in _ML_INTEGERS else values
 
 
-def cast(values: np.ndarray, dtype: Any) -> np.ndarray:
-    """float64 `values` in another type, or as they are for None; NumberError where that is not exact."""
+def cast(values: np.ndarray, dtype: Any, copy: bool | None) -> np.ndarray:
+    """float64 `values` in another type, or as they are for None; NumberError where that is not exact.
+
+    copy: as NumPy asks `__array__`; ValueError for False: values are made of codes, in an array of their own
+    """
+    if copy is False:
+        raise ValueError("no array of values without a copy: a tensor holds codes, which q.raw() shows")
     if dtype is None:
         return values
     with np.errstate(over="ignore", invalid="ignore"):

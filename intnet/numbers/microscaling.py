@@ -175,7 +175,7 @@ class BlockScaled(Shown):
         return self.size * self.format.bits + 8 * self.scales.size
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return exact_values.cast(self.to_float64(), dtype)
+        return exact_values.cast(self.to_float64(), dtype, copy)
 
     def __dlpack__(self, **how: Any) -> Any:
         raise BufferError("blocks with scales are two arrays: export q.elements and q.scales, one by one")

@@ -250,7 +250,7 @@ class FloatTensor(Shown):
         return FloatTensor(np.asarray(self.words[index]), self.format)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return exact_values.cast(self.to_float64(), dtype)
+        return exact_values.cast(self.to_float64(), dtype, copy)
 
     def __dlpack__(self, **how: Any) -> Any:
         return exact_values.exported(self.raw(), how)

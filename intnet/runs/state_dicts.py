@@ -1,11 +1,12 @@
 """State dicts: a model's first weights from a file of PyTorch's, and a trained model as such a file.
 
     given = load("resnet50.safetensors", run.model, run.method)      # what was taken, what was not
-    save("mine.npz", run.model)
+    save("mine.npz", run.model, run.method)
 
 Names and shapes are torchvision's, as this library's are (`Model.all_parameters`), with running_mean and
 running_var of batch norm. num_batches_tracked, a count that nothing here reads, is passed over. PyTorch
-flattens images as (C, H, W), this library as (H, W, C): columns of the linear layer behind are put in order.
+flattens images as (C, H, W), this library as (H, W, C): columns of the linear layer behind, and numbers of a
+batch norm between them, are put in order.
 Where a tensor does not fit, nothing is taken, unless `partial` says that the others are wanted without it.
 
 What becomes of the numbers is the method's, as of those drawn from a seed (`Method.initialize`): float32
@@ -23,12 +24,13 @@ import numpy as np
 
 from intnet.errors import ContainerError, DataError
 from intnet.exact.quantize import quantize
-from intnet.layers import BatchNorm2d
+from intnet.layers import BatchNorm2d, Layer
 from intnet.methods.method import Method, to_float32
 from intnet.models.model import Model
 from intnet.numbers.formats import Direct
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import tensor_files
+from intnet.runs.flattened import Sides, flattened
 from intnet.runs.tensor_files import PathLike, Stored
 
 MEAN, VARIANCE = "running_mean", "running_var"
@@ -143,19 +145,22 @@ def _bad_numbers(name: str, value: np.ndarray) -> str:
 
 def _take(path: Path, values: Floats, model: Model, method: Method) -> tuple[int, int]:
     """Set parameters and running statistics; how many numbers were rounded, and limited."""
-    stored = []
+    stored, images = [], flattened(model, method)
     try:
         for name, layer, parameter in model.all_parameters():
             if name not in values:
                 continue
             method.saturated.pop(f"{layer.name}/{parameter.symbol}", None)
             parameter.slots = {}
-            method.initialize(layer, parameter, _reordered(model, layer.name, values[name], 1, 3))
+            method.initialize(layer, parameter, _reordered(images.get(layer.name), layer, values[name], 0, 2))
             stored.append(parameter.value)
         for norm in _norms(model):
             name = f"{norm.name}.{MEAN}"
             if name in values:
-                norm.buffers |= {key: _statistic(norm, values[f"{norm.name}.{key}"]) for key in STATISTICS}
+                for key in STATISTICS:
+                    value = values[f"{norm.name}.{key}"]
+                    ordered = _reordered(images.get(norm.name), norm, value, 0, 2)
+                    norm.buffers[key] = _statistic(norm, ordered)
                 stored += [norm.buffers[key] for key in STATISTICS]
     except ContainerError:
         raise DataError(
@@ -173,35 +178,38 @@ def _statistic(layer: BatchNorm2d, value: np.ndarray) -> np.ndarray | QTensor:
     return QTensor(q.codes.astype(np.int64), layer.EXPONENT, bound=q.bound, status=q.status)
 
 
-def _reordered(model: Model, layer: str, weight: np.ndarray, channels_at: int, to: int) -> np.ndarray:
-    """(O, C*H*W) as (O, H*W*C) or back, of a linear layer behind a flattened image; others as they are.
+def _reordered(image: Sides | None, layer: Layer, value: np.ndarray, channels_at: int, to: int) -> np.ndarray:
+    """(.., C*H*W) as (.., H*W*C) or back, of a layer that reads a flattened (H, W, C); others as they are.
 
-    channels_at, to: axes of the channels before and after, 1 or 3
+    channels_at, to: places of the channels among the three before and after, 0 or 2
     """
-    if layer not in model.flattened or weight.ndim != 2:
-        return weight
-    sides = list(model.flattened[layer])
-    sides.insert(channels_at - 1, sides.pop())
-    images = np.moveaxis(weight.reshape(-1, *sides), channels_at, to)
-    return np.ascontiguousarray(images).reshape(weight.shape)
+    if image is None or value.ndim != (1 if layer.normalizes else 2):
+        return value  # a linear layer's bias counts outputs
+    sides = list(image)
+    sides.insert(channels_at, sides.pop())
+    images = np.moveaxis(value.reshape(-1, *sides), channels_at + 1, to + 1)
+    return np.ascontiguousarray(images).reshape(value.shape)
 
 
 # -- giving ------------------------------------------------------------------------------------
 
 
-def save(path: PathLike, model: Model) -> tuple[int, int]:
-    """Write parameters and running statistics as float32; (tensors, numbers that were rounded to it)."""
-    state, rounded = {}, 0
+def save(path: PathLike, model: Model, method: Method) -> tuple[int, int]:
+    """Write parameters and running statistics as float32; (tensors, numbers that were rounded to it).
+
+    method: that of the started model
+    """
+    state, rounded, images = {}, 0, flattened(model, method)
     for name, layer, parameter in model.all_parameters():
         value = to_float32(parameter.value, name)
         rounded += _inexact(parameter.value, value)
-        state[name] = _reordered(model, layer.name, value, 3, 1)
+        state[name] = _reordered(images.get(layer.name), layer, value, 2, 0)
     for norm in _norms(model):
         for key, start in STATISTICS.items():
             kept = norm.buffers.get(key, np.full(norm.num_features, start, np.float32))
             value = to_float32(kept, f"{norm.name}.{key}")
             rounded += _inexact(kept, value)
-            state[f"{norm.name}.{key}"] = value
+            state[f"{norm.name}.{key}"] = _reordered(images.get(norm.name), norm, value, 2, 0)
     tensor_files.save(path, state)
     return len(state), rounded
 

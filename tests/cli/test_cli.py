@@ -315,7 +315,7 @@ def test_what_is_no_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     for command in ("resume", "eval"):
         assert f"{tmp_path / 'no'}: there is no such run folder" in refused(capsys, command, tmp_path / "no")
         assert f"{tmp_path} is not a run folder: it has no config.json" in refused(capsys, command, tmp_path)
-    assert "a run of adapt leaves a model.npz, of another method write it" in refused(
+    assert "`intnet train --method adapt` leaves a model.npz, of another run write it" in refused(
         capsys, "eval", tmp_path / "model.npz"
     )
     assert not list(tmp_path.iterdir())

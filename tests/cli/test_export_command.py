@@ -25,6 +25,7 @@ def test_every_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = here(capsys, "export", run, "--to", "mem", "--out", tmp_path / "mem", "--json")
     told = json.loads(out)
     assert (told["to"], told["logits_exponent"], told["step"]) == ("mem", -30, 3)
+    assert (told["image_shape"], told["image_exponent"]) == ([8, 8, 1], -4)
     assert told["files"] == len(list((tmp_path / "mem").iterdir()))
     model = tmp_path / "model.npz"
     status, out, _ = here(capsys, "export", run, "--to", "npz", "--out", model, "--json")

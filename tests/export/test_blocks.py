@@ -173,6 +173,26 @@ def test_groups_pools_and_joins(groups: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("bits", [[[[4, 2], [0, 8], [6, 4]]], [[[2, 6]]], [6]], ids=str)
+def test_widths_of_maps_of_one_row(bits: Any, tmp_path: Path) -> None:
+    """An image of one row, or of one pixel, has a width a block all the same."""
+    widths, rng = np.array(bits), np.random.default_rng(2)
+    pixels = widths.shape[1] if widths.ndim == 3 else 3
+    images = rng.integers(-900, 901, (9, 1, pixels, 8)).astype(np.int16)
+    one, steps = np.eye(8, dtype=np.int64).reshape(8, 8, 1, 1), np.zeros((2, 2, 1, 1), np.int64)
+    ops = (
+        images_of((1, pixels, 8), -6, 900),
+        p.Blocks("x0", (0,), widths),
+        p.BlockProduct("x1", (1,), one, 0, steps),
+        p.Flatten("flat", (2,)),
+    )
+    program = Program(ops)
+    everywhere(program, images, tmp_path)
+    held = {one.told: one.codes.tolist() for one in memories.constants(program)}
+    assert held.get("bits of x0") == (bits if widths.size > 1 else None)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize(
     "options",

@@ -75,6 +75,16 @@ def test_no_name_leaves_its_comment(tmp_path: Path) -> None:
     assert by_c(program, np.full((1, 1, 1, 1), 7, np.uint8), tmp_path, "gcc") == [[7]]
 
 
+def test_what_is_taken_for_granted_is_checked(tmp_path: Path) -> None:
+    """And the codes that sums are proven for are told."""
+    _, program = program_of("mlp", *INTEGER[0])
+    text, _ = c_source.source(program)
+    assert "codes of 0..255 (rows, columns, channels)" in text
+    (tmp_path / "model.c").write_text(text.replace("#include <limits.h>", "#define INT_MAX 32767"), "ascii")
+    done = subprocess.run(["gcc", "-c", "model.c"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "int of 32 bits is wanted" in done.stderr
+
+
 def test_a_short_file_of_images_is_an_error(tmp_path: Path) -> None:
     run, program = program_of("mlp", *INTEGER[0])
     assert by_c(program, run.data.test_images[:0], tmp_path, "gcc") == []

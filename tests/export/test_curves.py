@@ -132,12 +132,28 @@ def test_wide_codes_beside_every_step(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hi", [900, 1 << 20])
-def test_onnx_by_table_and_by_counting(hi: int) -> None:
+def test_onnx_by_table_and_by_halves(hi: int) -> None:
     program = stairs(-6, -300, hi)
-    images = np.arange(-300, 900).astype(np.int32).reshape(-1, 1, 1, 1)
+    images = np.arange(-300, 900).astype(np.int16 if hi == 900 else np.int32).reshape(-1, 1, 1, 1)
     codes, nodes = by_runtime(program, images)
     assert codes.tolist() == batch.logits(program, images).tolist()
     assert ("GreaterOrEqual" in nodes) == (hi > onnx_model.TABLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 255, 256, 65536])
+def test_onnx_finds_every_step_by_halves(count: int) -> None:
+    """At each step and one below, by counting; 65,536 steps would be gigabytes if they were counted there."""
+    rng = np.random.default_rng(count)
+    steps = np.unique(rng.integers(-(1 << 29), 1 << 29, 2 * count))[:count].astype(np.int64)
+    levels = rng.integers(-99, 99, count + 1)
+    ends = -(1 << 30) + 1, (1 << 30) - 1
+    curve = p.Curve("s", (1,), steps, levels, -5)
+    program = Program((p.Images("images", (), (1, 1, 1), -6, *ends), p.Flatten("flat", (0,)), curve))
+    codes = np.unique(np.concatenate([steps, steps - 1, ends]))
+    found, nodes = by_runtime(program, codes.astype(np.int32).reshape(-1, 1, 1, 1))
+    assert found.reshape(-1).tolist() == [int(levels[np.sum(steps <= v)]) for v in codes]
+    assert nodes["GreaterOrEqual"] == max(count.bit_length(), 1)
 
 
 def test_silu_falls_and_rises() -> None:

@@ -11,7 +11,7 @@ import pytest
 from intnet.export import memories
 from intnet.export import program as p
 from intnet.export.program import Program
-from tests.support.exporting import INTEGER, program_of
+from tests.support.exporting import INTEGER, by_c, program_of
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +81,23 @@ def test_wide_codes_take_two_words() -> None:
     assert "#define BN_X3_A_WORDS (4)" in texts["constants.h"]
     assert "#define BN_X3_A_EXPONENT (-4)" in texts["constants.h"]
     assert "affine(0)  bn/x3: b = 7" in texts["program.txt"]
+
+
+def test_names_that_differ_by_case_and_letters_of_all_kinds(tmp_path: Path) -> None:
+    """Macros are upper case, some systems' files are of no case, and C has ASCII alone."""
+    one = np.array([[2]])
+    ops = (
+        p.Images("images", (), (1, 1, 1), 0, 0, 255),
+        p.Flatten("flat", (0,)),
+        p.Product("FC", (1,), one, 0),
+        p.Product("fc", (2,), one, 0),
+        p.Product("gr\u00f6\u00dfe", (3,), one + 1, 0),
+    )
+    program = Program(ops)
+    texts = {name: content.decode("ascii") for name, content in memories.files(program)}
+    macros = re.findall(r"#define (\w+) ", texts["constants.h"])
+    assert len(macros) == len(set(macros)) and len({name.lower() for name in texts}) == len(texts)
+    assert by_c(program, np.full((1, 1, 1, 1), 7, np.uint8), tmp_path, "gcc") == [[84]]
 
 
 def test_the_listing_has_every_operation(files: tuple[Program, dict[str, str]]) -> None:

@@ -11,7 +11,7 @@ from intnet.errors import ConfigError
 from intnet.export import batch, onnx_model
 from intnet.export import program as p
 from intnet.export.program import Program
-from tests.support.exporting import INTEGER, NETS, by_runtime, program_of
+from tests.support.exporting import INTEGER, NEEDS_RUNTIME, NETS, by_runtime, program_of
 
 
 @pytest.mark.slow
@@ -47,6 +47,18 @@ def test_bytes_at_their_ends(lo: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lo", "hi", "kind"),
+    [(0, 255, "UINT8"), (0, 256, "INT16"), (-32768, 32767, "INT16"), (-5, 32768, "INT32")],
+)
+def test_images_are_of_the_least_type(lo: int, hi: int, kind: str) -> None:
+    """What none of its codes is beyond what is proven of sums."""
+    onnx = pytest.importorskip("onnx", reason=NEEDS_RUNTIME)
+    ops = (p.Images("images", (), (1, 1, 1), 0, lo, hi), p.Flatten("flat", (0,)))
+    (images,) = onnx_model.model(Program(ops)).graph.input
+    assert images.type.tensor_type.elem_type == getattr(onnx.TensorProto, kind)
+
+
 @pytest.mark.parametrize("bits", [20, 40])
 def test_wide_convolutions_and_pools(bits: int) -> None:
     """Of 32 and of 64 bits, in groups, with strides and padding; all codes are below 0, and padding loses."""

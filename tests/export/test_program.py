@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,19 @@ from intnet.export import batch, interpret, writing
 from intnet.export import program as p
 from intnet.export.program import Program, float_logits
 from intnet.export.values import CODES, FLOAT32
+from intnet.models.resnet import BasicBlock, ResNet
+from intnet.spec import models as spec_models
 from intnet.training.train import Run
-from tests.support.exporting import FEWEST_FIRST, INTEGER, by_the_definition, program_of, trained
+from tests.support.exporting import (
+    FEWEST_FIRST,
+    INTEGER,
+    NETS,
+    by_c,
+    by_the_definition,
+    program_of,
+    trained,
+    wanted,
+)
 
 
 @pytest.fixture(scope="module", params=FEWEST_FIRST)
@@ -54,6 +67,24 @@ def test_what_is_proven_of_values_holds(net: str, method: str, options: dict[str
                 assert all((code / Fraction(2) ** value.exponent).denominator == 1 for code in codes)
             assert value.peak < 1 << 63
             assert max(map(abs, codes)) * Fraction(2) ** exponent <= value.reach
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "options"), INTEGER, ids=str)
+def test_a_mean_over_one_place(
+    method: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a residual network's last stage leaves of small images."""
+    shape, widths, blocks = (2, 2, 1), (4, 8), (1, 1)
+    net = spec_models.resnet(shape, 3, widths, blocks)
+    model = partial(ResNet, "one-place", BasicBlock, widths, blocks, "cifar", shape, 3)
+    monkeypatch.setitem(NETS, "one-place", (net, model))
+    run = trained("one-place", method, options)
+    program, images = writing.of_run(run), run.data.test_images[:4]
+    codes, exponents = batch.outputs(program, images)
+    given = codes if program.logits.form == FLOAT32 else float_logits(codes, exponents)
+    assert [Fraction(float(v)) for v in given.reshape(-1)] == by_the_definition(run, "one-place", images)
+    assert by_c(program, images, tmp_path, "gcc") == wanted(program, images)
 
 
 def small(*ops: p.Op, lo: int = -20, hi: int = 20, shape: tuple[int, ...] = (3,)) -> Program:

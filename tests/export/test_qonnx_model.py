@@ -91,6 +91,22 @@ def test_every_logit_in_qonnx(net: str) -> None:
     assert [row.tolist() for row in codes] == wanted(program, images)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("codes", [(-1, 0), (0, 1), (-1, 1), (-2, 1), (0, 0)])
+def test_weights_of_a_bit_in_qonnx(codes: tuple[int, int]) -> None:
+    pytest.importorskip("qonnx", reason="needs the package qonnx: pip install qonnx")
+    from qonnx.core.modelwrapper import ModelWrapper
+    from qonnx.core.onnx_exec import execute_onnx
+
+    weight = np.array([codes, codes[::-1], (codes[0], codes[0])])
+    images = p.Images("images", (), (1, 1, 2), -3, 0, 9)
+    program = Program((images, p.Flatten("flat", (0,)), p.Product("fc", (1,), weight, -2)))
+    batch_of = np.array([[3, 5], [9, 0], [0, 7]]).reshape(3, 1, 1, 2)
+    made = ModelWrapper(qonnx_model.model(program))
+    found = [execute_onnx(made, {"images": one[None]})["logits"][0] for one in values(program, batch_of)]
+    assert [one.tolist() for one in found] == wanted(program, batch_of)
+
+
 def chain(rng: np.random.Generator, lo: int, hi: int, channels: int) -> Program:
     """Operations by channel, some of which fall: what batch norm and the rounding behind it are."""
     a, b = rng.integers(-(1 << 24), 1 << 24, (2, channels))
@@ -221,6 +237,7 @@ def test_words() -> None:
             word = qonnx_model._word(lo, hi)
             least, most = qonnx_model._ends(word)
             assert least <= lo and hi <= most and word.signed == (lo < 0)
+            assert word.bits > word.signed, "a signed bit is -1 and +1 in QONNX"
             if word.bits > 1 + word.signed:
                 smaller = qonnx_model._ends(word._replace(bits=word.bits - 1, narrow=False))
                 assert lo < smaller[0] or hi > smaller[1]

@@ -213,7 +213,7 @@ def test_words_a_seed_and_bits_of_words() -> None:
         assert np.array_equal(made.double().numpy(), by_words)
     by_seed = quantize(array, format, rounding="STOCH", seed=5).to_float64()
     assert np.array_equal(bridge.quantize(x, format, "STOCH", seed=5).double().numpy(), by_seed)
-    with pytest.raises(ShapeError, match=r"intnet\.torch\.quantize: needs one uint32 word an element"):
+    with pytest.raises(ShapeError, match=r"intnet\.export\.torch\.quantize: needs one uint32 word an element"):
         bridge.quantize(x, format, "stochastic", torch.zeros(1000, dtype=torch.int32))
 
 
@@ -238,6 +238,18 @@ def test_compiled_code_computes_the_same() -> None:
 def test_tensors_that_are_refused(x: Any, error: type, says: str) -> None:
     with pytest.raises(error, match=says):
         bridge.quantize(x(), FixedPoint(8, 5))
+
+
+@pytest.mark.parametrize(("words", "error", "says"), [
+    (lambda: torch.zeros(2, dtype=torch.bfloat16), ConfigError, "words= is a tensor of torch.bfloat16"),
+    (lambda: torch.zeros(2, dtype=torch.uint32, device="meta"), ConfigError, "on meta: a dense one"),
+    (lambda: torch.zeros(2, dtype=torch.int64).to_sparse(), ConfigError, "torch.sparse_coo"),
+    (lambda: [1, 2], ShapeError, r"one uint32 word an element \(2\), got a list"),
+    (lambda: None, ShapeError, "got none: give seed=N, or words="),
+])  # fmt: skip
+def test_words_that_are_refused(words: Any, error: type, says: str) -> None:
+    with pytest.raises(error, match=says):
+        bridge.quantize(torch.zeros(2), FixedPoint(8, 5), "stochastic", words())
 
 
 def test_a_thread_that_flushes_subnormals_is_refused() -> None:

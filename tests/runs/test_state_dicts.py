@@ -12,8 +12,8 @@ import pytest
 from intnet import datasets, methods, models
 from intnet.autograd import Tensor
 from intnet.errors import DataError
-from intnet.layers import Linear
-from intnet.methods.method import Method
+from intnet.layers import BatchNorm2d, Conv2d, Dropout, Flatten, Linear, ReLU
+from intnet.methods.method import Method, to_float32
 from intnet.models.model import Model
 from intnet.models.resnet import BasicBlock, Bottleneck, ResNet
 from intnet.runs import state_dicts
@@ -27,6 +27,21 @@ IMAGE = (18, 22, 3)
 
 def narrow(block: Any = Bottleneck, stem: str = "imagenet", classes: int = 5) -> Model:
     return ResNet("narrow", block, (4, 8), (1, 2), stem, IMAGE, classes)
+
+
+class Own(Model):
+    """A user's: what it flattens goes through four layers before a linear one reads it."""
+
+    def __init__(self) -> None:
+        super().__init__("own", (5, 3, 2), 4)
+        self.conv, self.flatten, self.drop, self.norm = Conv2d(2, 6, 3), Flatten(), Dropout(), BatchNorm2d(18)
+        self.relu, self.fc, self.last = ReLU(), Linear(18, 18), Linear(18, 4)
+        self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        x = self.flatten(self.conv(x, method), method)
+        x = self.relu(self.norm(self.drop(x, method), method), method)
+        return self.last(self.fc(x, method), method)
 
 
 def of_torch(model: Model, seed: int = 1) -> dict[str, np.ndarray]:
@@ -99,7 +114,7 @@ def test_alexnet_is_pytorchs_and_goes_back(tmp_path: Path, monkeypatch: pytest.M
     state = of_torch(model)
     run, _ = loaded(tmp_path, model, methods.make("float32"), state)
     np.testing.assert_allclose(logits(run), torch_nets.alexnet(state, there(run)), rtol=1e-4, atol=1e-5)
-    state_dicts.save(tmp_path / "back.npz", model)
+    state_dicts.save(tmp_path / "back.npz", model, run.method)
     with np.load(tmp_path / "back.npz") as back:
         assert {name: back[name].tobytes() for name in back} == {k: v.tobytes() for k, v in state.items()}
 
@@ -110,16 +125,37 @@ def test_flattened_images_go_there_and_back(tmp_path: Path, name: str) -> None:
     model = models.make(name, (9, 8, 2), 3)
     height, width, channels = (9, 8, 2) if name == "mlp" else (2, 2, 16)
     state = of_torch(model)
-    loaded(tmp_path, model, methods.make("float32"), state)
+    run, _ = loaded(tmp_path, model, methods.make("float32"), state)
     ours = model.fc1.weight.value.reshape(-1, height, width, channels)  # type: ignore[attr-defined]
     theirs = state["fc1.weight"].reshape(-1, channels, height, width)
     assert ours[:, 1, 0, 1].tolist() == theirs[:, 1, 1, 0].tolist()
     assert np.sort(ours, axis=None).tolist() == np.sort(theirs, axis=None).tolist()
-    state_dicts.save(tmp_path / "back.safetensors", model)
+    state_dicts.save(tmp_path / "back.safetensors", model, run.method)
     again = models.make(name, (9, 8, 2), 3)
     started(again, methods.make("float32"))
     state_dicts.load(tmp_path / "back.safetensors", again, methods.make("float32"))
     assert again.fc1.weight.value.tobytes() == model.fc1.weight.value.tobytes()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("method", methods.METHODS)
+def test_a_model_of_a_user_s_own_need_not_say_what_it_flattens(tmp_path: Path, method: str) -> None:
+    """Columns of `fc` and numbers of `norm`; the biases of `fc`, as many, are outputs."""
+    run, again = started(Own(), methods.make(method)), started(Own(), methods.make(method))
+    for _ in range(2):
+        run.train_step()
+    state_dicts.save(tmp_path / "own.npz", run.model, run.method)
+    with np.load(tmp_path / "own.npz") as found:
+        there = {name: found[name] for name in found}
+    for name, here in run.model.state_dict().items():
+        if name in there:
+            want = to_float32(here, name)
+            if name.startswith("norm.") or name == "fc.weight":
+                want = want.reshape(-1, 3, 1, 6).transpose(0, 3, 1, 2).reshape(want.shape)
+            assert there.pop(name).tolist() == want.tolist(), name
+    assert not there
+    state_dicts.load(tmp_path / "own.npz", again.model, again.method)
+    state_dicts.save(tmp_path / "again.npz", again.model, again.method)
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "own.npz").read_bytes()
 
 
 @pytest.mark.slow
@@ -127,7 +163,7 @@ def test_flattened_images_go_there_and_back(tmp_path: Path, name: str) -> None:
 def test_a_run_of_no_steps_is_written_whole(tmp_path: Path, method: str) -> None:
     """Running statistics begin at 0 and 1: a file without them could not be loaded again."""
     run, again = started(narrow(), methods.make(method)), started(narrow(), methods.make(method))
-    state_dicts.save(tmp_path / "new.npz", run.model)
+    state_dicts.save(tmp_path / "new.npz", run.model, run.method)
     with np.load(tmp_path / "new.npz") as new:
         kept = {name: new[name] for name in new}
     assert kept["bn1.running_mean"].tolist() == [0] * 4 and kept["bn1.running_var"].tolist() == [1] * 4
@@ -179,7 +215,7 @@ def test_beyond_what_wageubn_stores(tmp_path: Path) -> None:
 def test_out_and_in_again_trains_on_with_the_same_numbers(tmp_path: Path, method: str) -> None:
     run = started(narrow(), methods.make(method))
     run.train(2)
-    _, rounded = state_dicts.save(tmp_path / "x.safetensors", run.model)
+    _, rounded = state_dicts.save(tmp_path / "x.safetensors", run.model, run.method)
     other = started(narrow(), methods.make(method))
     given = state_dicts.load(tmp_path / "x.safetensors", other.model, other.method)
     assert (given["rounded"], given["limited"]) == (0, 0)

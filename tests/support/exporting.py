@@ -109,7 +109,7 @@ def by_runtime(program: Program, images: np.ndarray) -> tuple[np.ndarray, Counte
     plain = not own and program.logits.form == CODES
     assert props == ({"logits_exponent": str(program.logits.exponent)} if plain else {})
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-    kind = np.uint8 if images.dtype == np.uint8 else np.int32
+    kind = images.dtype if images.dtype in (np.uint8, np.int16) else np.int32
     codes, *exponents = session.run(None, {onnx_graph.IMAGES: images.astype(kind)})
     assert [e.tolist() for e in exponents] == [batch.outputs(program, images)[1][:, 0].tolist()] * own
     return codes, Counter(node.op_type for node in made.graph.node)
