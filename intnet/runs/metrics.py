@@ -130,7 +130,7 @@ def history(lines: Iterable[dict[str, Any]], step: int, batch_size: int) -> Hist
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines, without a last one that a kill cut off; CheckpointError names a damaged line."""
+    """The lines, without a last one that a kill or a lost power cut off; CheckpointError names a damaged one."""
     if not path.exists():
         return
     with open(path, "rb") as stream:
@@ -146,11 +146,12 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _line(text: bytes) -> dict[str, Any] | None:
-    """One line, checked; None when a kill left only its beginning."""
+    """One line, checked; None when a kill left only its beginning, or where power was lost zero bytes."""
     try:
         line = records.parse(text)
     except ValueError:
-        if text.startswith(b"{") and text.isascii() and not text.endswith(b"\n"):
+        begun = text.rstrip(b"\0")
+        if not text.endswith(b"\n") and (not begun or begun.startswith(b"{") and begun.isascii()):
             return None
         raise
     kind = records.check(line, {"kind": str})["kind"]

@@ -79,7 +79,7 @@ def test_a_damaged_line(
     assert here(capsys, "resume", folder)[0] == 0
 
 
-@pytest.mark.parametrize("text", [b"5", b"{}", b"\xff", b'{"kind": "st\xff', b"\0\0\0"])
+@pytest.mark.parametrize("text", [b"5", b"{}", b"\xff", b'{"kind": "st\xff', b"\0\0\n", b"\0{"])
 def test_a_last_line_that_no_kill_leaves(
     text: bytes, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,6 +94,9 @@ def test_a_last_line_cut_anywhere_is_dropped(folder: Path) -> None:
     last = content.splitlines()[-1]
     for end in range(len(last)):
         path.write_bytes(content + last[:end])
+        assert len(list(run_folder.read_metrics(path))) == 6
+    for zeros in (last[:9] + bytes(30), bytes(3)):  # a file grown ahead of its bytes, where power was lost
+        path.write_bytes(content + zeros)
         assert len(list(run_folder.read_metrics(path))) == 6
     path.write_bytes(content + last)  # all but its newline
     assert len(list(run_folder.read_metrics(path))) == 7
