@@ -83,7 +83,7 @@ def bins(top: int | float | Fraction, grain: int, most: int, signed: bool) -> Bi
 
 @dataclass(frozen=True)
 class Errors:
-    """Of s - c, value less code in steps of the element's own grid.
+    """Of c - s, code less value in steps of the element's own grid.
 
     counts:    in bins of an eighth of a step, the middle one of 0, up to a step either way
     unchanged: elements without any; beyond: those of more than 17/16 of a step: saturated
@@ -101,11 +101,11 @@ ERROR_BINS = Bins(1, -WHOLE_STEP, WHOLE_STEP)  # of eight times the error
 
 
 def errors(left: np.ndarray, bottom: np.ndarray | int, mean: float) -> Errors:
-    """Of errors left / bottom and their mean."""
+    """Of values less codes, left / bottom, and their mean."""
     left = np.asarray(left)
     if left.dtype != np.float64:
         left = left.astype(object if EIGHTHS * max_abs(left) >= INT64_BOUND else np.int64)
-    eighths = left * EIGHTHS
+    eighths = left * -EIGHTHS
     away = ERROR_BINS.beyond(eighths, bottom)
     counts = ERROR_BINS.counts(eighths, bottom)
-    return Errors(counts, int(np.count_nonzero(left == 0)), away, left.size, mean)
+    return Errors(counts, int(np.count_nonzero(left == 0)), away, left.size, 0 - mean)

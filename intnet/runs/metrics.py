@@ -130,7 +130,7 @@ def history(lines: Iterable[dict[str, Any]], step: int, batch_size: int) -> Hist
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines, without a last one that a kill or a lost power cut off; CheckpointError names a damaged one."""
+    """The lines, without a last one that a kill or a lost power cut off; CheckpointError names damaged ones."""
     if not path.exists():
         return
     with open(path, "rb") as stream:
@@ -151,7 +151,7 @@ def _line(text: bytes) -> dict[str, Any] | None:
         line = records.parse(text)
     except ValueError:
         begun = text.rstrip(b"\0")
-        if not text.endswith(b"\n") and (not begun or begun.startswith(b"{") and begun.isascii()):
+        if not text.endswith(b"\n") and (not begun or (begun.startswith(b"{") and begun.isascii())):
             return None
         raise
     kind = records.check(line, {"kind": str})["kind"]

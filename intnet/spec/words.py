@@ -52,7 +52,11 @@ def stream(name: str) -> int:
 
 @lru_cache(maxsize=256)
 def _four(seed: int, step: int, name: str, block: int) -> tuple[int, int, int, int]:
-    """The words of elements 4 block .. 4 block + 3."""
+    """The words of elements 4 block .. 4 block + 3; ValueError for what is no key or no counter."""
+    if not (0 <= seed < 2**64 and 0 <= step <= MASK32 and 0 <= block < 2**64):
+        raise ValueError(
+            f"seed 0..2^64 - 1, step 0..2^32 - 1, element from 0: got {seed}, {step}, {4 * block}"
+        )
     counter = (block & MASK32, (block >> 32) & MASK32, stream(name), step)
     return philox4x32(counter, (seed & MASK32, (seed >> 32) & MASK32))
 

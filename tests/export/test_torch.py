@@ -213,7 +213,9 @@ def test_words_a_seed_and_bits_of_words() -> None:
         assert np.array_equal(made.double().numpy(), by_words)
     by_seed = quantize(array, format, rounding="STOCH", seed=5).to_float64()
     assert np.array_equal(bridge.quantize(x, format, "STOCH", seed=5).double().numpy(), by_seed)
-    with pytest.raises(ShapeError, match=r"intnet\.export\.torch\.quantize: needs one uint32 word an element"):
+    with pytest.raises(
+        ShapeError, match=r"intnet\.export\.torch\.quantize: needs one uint32 word an element"
+    ):
         bridge.quantize(x, format, "stochastic", torch.zeros(1000, dtype=torch.int32))
 
 

@@ -57,10 +57,10 @@ def counted(values: list[Fraction], edges: list[float]) -> list[int]:
 
 
 def own_errors(scaled: Any, codes: np.ndarray, format: Format) -> list[Fraction]:
-    """s - c in steps of the element's own grid."""
+    """c - s in steps of the element's own grid."""
     pairs = zip(scaled.reshape(-1), codes.reshape(-1), strict=True)
     fine = 1 << format.fine if isinstance(format, Flag) else 0
-    return [(Fraction(s) - int(c)) / (fine if fine and abs(s) >= fine else 1) for s, c in pairs]
+    return [(int(c) - Fraction(s)) / (fine if fine and abs(s) >= fine else 1) for s, c in pairs]
 
 
 def check_errors(found: Errors, errors: list[Fraction]) -> None:
@@ -119,7 +119,7 @@ def test_block_float_is_measured_in_units_of_value() -> None:
     assert got.after == counted([Fraction(kept) for _, kept, _ in pairs], got.edges)
     found = errors_of(Event("layer", "path", 0, x, result, result.format, "ties_even"))
     assert found is not None
-    check_errors(found, [(v - kept) / step for (v, kept, _), step in zip(pairs, own_steps, strict=True)])
+    check_errors(found, [(kept - v) / step for (v, kept, _), step in zip(pairs, own_steps, strict=True)])
     assert (got.format, got.nominal_bits, got.used_bits) == ("BFP(8)", 8, 8)
 
 
@@ -142,7 +142,7 @@ def test_mx_is_measured_in_values_its_errors_in_steps_of_each_binade(name: str) 
     each = [rounds.way(v, k, "to_zero") for v, k in zip(values, grids, strict=True)]
     found, got = errors_of(event), measure(event)
     assert found is not None
-    check_errors(found, [v / way.step - way.kept for v, way in zip(values, each, strict=True)])
+    check_errors(found, [way.kept - v / way.step for v, way in zip(values, each, strict=True)])
     assert got.before == counted(values, got.edges) and unit(got) == "value"
     assert got.after == counted([way.kept * way.step for way in each], got.edges)
 

@@ -126,6 +126,15 @@ def test_lfsr_first_states_and_draws():
         next(random.lfsr_states(0))
 
 
+@pytest.mark.parametrize(
+    "odd", [{"seed": -1}, {"seed": 2**64}, {"step": -1}, {"step": 2**32}, {"i": -4}], ids=str
+)
+def test_what_is_no_key_and_no_counter_is_refused(odd: dict[str, int]) -> None:
+    assert random.word(**({"seed": 2**64 - 1, "step": 2**32 - 1, "name": "x", "i": 2**66 - 1}))
+    with pytest.raises(ValueError, match=r"seed 0\.\.2\^64 - 1"):
+        random.word(**({"seed": 1, "step": 1, "name": "x", "i": 1} | odd))
+
+
 # Formats
 
 

@@ -31,7 +31,7 @@ def _errors(found: Errors | None) -> str:
     if found.unchanged == found.elements:
         return '<p class="quiet">No element has an error.</p>'
     edges = [edge / EIGHTHS for edge in ERROR_BINS.edges]
-    drawn = chart("lost", "value less code", found.counts, edges, "error, in steps of its grid", False)
+    drawn = chart("lost", "code less value", found.counts, edges, "error, in steps of its grid", False)
     told = f"Mean error {found.mean:+.4g} steps; {found.unchanged:,} of {found.elements:,} unchanged"
     beyond = f"; {found.beyond:,} off by more than 17/16 steps, in the outer bins" if found.beyond else ""
     return f'{drawn}<p class="quiet">{told}{beyond}.</p>'
