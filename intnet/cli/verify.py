@@ -32,6 +32,7 @@ is recorded, and once more as training runs it, which must end in the same diges
 again by intnet.spec, in Python's integers and fractions: sums of products, means and roots, roundings with
 their random words, gradients, the update of every parameter, the images and their order. Operands are what
 the step stored; expressions between two stored tensors are not believed, but made again from what is stored.
+Row wiring: the layers' operations ran, with their windows, and all that was made was stored and read.
 
 With --inference no step is taken behind --step T (of RUN its last checkpoint): test batch K, of 256 images in
 order, is verified instead, from its bytes to the class of every image.

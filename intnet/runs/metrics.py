@@ -130,7 +130,7 @@ def history(lines: Iterable[dict[str, Any]], step: int, batch_size: int) -> Hist
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines, without a last one that a kill or a lost power cut off; CheckpointError names damaged ones."""
+    """The lines, without a last one that a kill or a lost power cut off; CheckpointError names a bad one."""
     if not path.exists():
         return
     with open(path, "rb") as stream:

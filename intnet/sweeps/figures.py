@@ -56,7 +56,7 @@ def numbers(folder: Path, plan: Plan, point: Point, seed: int, report: dict[str,
     place = run_folder(folder, point, seed)
     return {
         "test_accuracy": report["test_accuracy"],
-        **over_epochs(curve(folder, plan, point, seed)),
+        **over_epochs(curve(folder, plan, point, seed), report["test_accuracy"]),
         **operand_bits(report["paths"]),
         **speedups(place, own, report),
         "array_time": array_time(place, own, report["steps"], plan.steps_per_epoch),

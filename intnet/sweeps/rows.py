@@ -70,15 +70,22 @@ def curve(folder: Path, plan: Plan, point: Point, seed: int) -> list[float | Non
     """Test accuracies of a run, one an epoch, as far as it is; None of data without a test part."""
     lines = read_metrics(run_folder(folder, point, seed) / METRICS)
     tested = [line for line in lines if line["kind"] == "epoch" and line["step"] <= plan.steps]
+    for k, line in enumerate(tested):
+        if (line["epoch"], line["step"]) != (k, (k + 1) * plan.steps_per_epoch):
+            where = run_folder(folder, point, seed) / METRICS
+            raise CheckpointError(f"{where}: where its line of epoch {k} is due, one of {line['epoch']} is")
     return [line["test_accuracy"] for line in tested]
 
 
-def over_epochs(curve: Sequence[float | None]) -> Numbers:
-    """Best and mean test accuracy of a run's epochs; None of fewer than two that have one."""
+def over_epochs(curve: Sequence[float | None], last: float | None = None) -> Numbers:
+    """Best and mean test accuracy of a run's epochs; None of fewer than two that have one.
+
+    last: at the end of the run, which may be within an epoch; the best may be this one
+    """
     told = [accuracy for accuracy in curve if accuracy is not None]
     several = len(told) > 1
     return {
-        "best_accuracy": max(told) if several else None,
+        "best_accuracy": max(told if last is None else [*told, last]) if several else None,
         "mean_accuracy": math.fsum(told) / len(told) if several else None,
     }
 

@@ -93,7 +93,7 @@ class Sweep(Shown):
 
     def numbers(self, point: Point, seed: int, report: dict[str, Any]) -> Numbers:
         """What the report, and the accuracies of all epochs, have of each measure."""
-        whole = report | over_epochs(curve(self.folder, self.plan, point, seed))
+        whole = report | over_epochs(curve(self.folder, self.plan, point, seed), report["test_accuracy"])
         return {key: measure.read(whole) for key, measure in MEASURES.items()}
 
     def keys(self) -> Iterable[str]:

@@ -6,7 +6,8 @@
     packed    the same values in the bits that their formats name: codes of a format in its bits, or in those
               that the widest code needs where a format sets no range and it needs more; exact codes in those
               of their proven bound, block float and bucket codecs with their metadata, masks and the signs
-              that ReLU reads in a bit an element, floats in float32
+              that ReLU reads in a bit an element, floats in float32, those too that a method has rounded to
+              a format and hands on as float32 (`mx`, what is no product of `banner`)
 
 A tensor that several nodes saved counts once. Copies of parameters (`PARAMETERS`) do not count: they are as
 large as the model, whatever the batch.

@@ -70,9 +70,10 @@ def exponents(record: Record) -> dict[str, Any]:
     held = {f"{event.layer}/{event.path}": event.result for event in record.events}
     out: dict[str, Any] = {}
     for event in record.events:
-        if event.path == "e2":
-            parts = [held[f"{event.layer}/{path}"].exponent for path in ("e1", "gammaq")]
-            out[f"{event.layer}/e2"] = types.SimpleNamespace(exponent=sum(parts))
+        parts = [held[at] for path in ("e1", "gammaq") if (at := f"{event.layer}/{path}") in held]
+        if event.path == "e2" and len(parts) == 2:  # else `wiring.py` says what was not stored
+            exponent = sum(part.exponent for part in parts)
+            out[f"{event.layer}/e2"] = types.SimpleNamespace(exponent=exponent)
     return out
 
 

@@ -24,7 +24,8 @@ from intnet import plugins, spec
 from intnet.errors import ConfigError, IntnetError
 from intnet.runs import definition, files
 from intnet.runs.process import cores
-from intnet.verify import inputs
+from intnet.verify import inputs, wiring
+from intnet.verify.judge import Judge
 from intnet.verify.row import DIFFERS, EQUAL, Options, Row
 from intnet.verify.taken import Taken
 from intnet.verify.tasks import Step
@@ -58,12 +59,12 @@ def read(path: Path | None, head: dict[str, Any]) -> dict[str, list[Row]]:
         told = json.loads(path.read_bytes())
         kept = told.pop("layers")
         if told.get("format") != FORMAT:
-            raise ConfigError(f"--out {path}: this is no verification; name another file")
+            raise ConfigError(f"{path}: this is no verification: name another --out, or delete it")
         if told != json.loads(json.dumps(head)):
             return {}
-        return {layer: [Row.from_dict(row) for row in rows] for layer, rows in kept.items()}
+        return {layer: [Row.from_dict(row) for row in rows] for layer, rows in kept.items() if rows}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ConfigError(f"--out {path}: this is no verification; name another file") from None
+        raise ConfigError(f"{path}: this is no verification: name another --out, or delete it") from None
 
 
 def write(path: Path, head: dict[str, Any], done: dict[str, list[Row]]) -> None:
@@ -110,7 +111,7 @@ def verify(
 
 
 def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]:
-    """What belongs to no layer: that the step ends alike where nobody watches, and, of all, the images."""
+    """What belongs to no layer: that the step ends alike where nobody watches, its wiring; of all, images."""
     row = Row("step", "digest", "the state behind the step, watched and as in training", ["state.digest"])
     row.elements = row.checked = len(taken.after)
     if taken.digest != taken.unwatched:
@@ -118,9 +119,11 @@ def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]
         row.why = f"{taken.digest} watched, {taken.unwatched} as in training"
     if taken.inference is not None:
         row.equation = "the state behind inference, which moves nothing"
+    wires = wiring.check(taken, Judge(taken))
     if pattern is not None:
-        return [row]
-    return [inputs.check(taken, options) if taken.inference is None else inputs.check_inference(taken), row]
+        return [row, wires]
+    first = inputs.check(taken, options) if taken.inference is None else inputs.check_inference(taken)
+    return [first, row, wires]
 
 
 def _all(layers: list[str]) -> Iterator[tuple[str, list[Row]]]:
@@ -141,7 +144,7 @@ def _all(layers: list[str]) -> Iterator[tuple[str, list[Row]]]:
             except futures.process.BrokenProcessPool:
                 raise IntnetError("a process died (out of memory?): call it again") from None
             finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)  # waits: else the exit finds pipes closed
 
 
 def _alone() -> None:

@@ -153,6 +153,13 @@ def test_bytes_of_the_model(reports: dict[str, dict[str, Any]]) -> None:
     norm = (9 + 8) * WIDE // 8 + 2 + 2 * 4 * WIDE
     outer = 4 * (WEIGHTS[0] + WEIGHTS[2] + CLASSES)
     assert reports["wageubn"]["model_bytes"] == outer + WEIGHTS[1] + 1 + 2 * norm
+    # mx: elements of 6 bits, two blocks of 32 a row of 64; banner: 8 bits, a scale and a zero point a tensor
+    run = run_folder.build("mx", {}, "mlp", "digits", BATCH, 1, 128)
+    rows = 2 * WIDE + CLASSES
+    assert model_bytes.stored_bytes(run) == rows * (64 * 6 + 2 * 8) // 8 + 4 * CLASSES + norms
+    running, tensors = 2 * 2 * 4 * WIDE, 3 + 1 + 2 * 2
+    numbers = sum(WEIGHTS) + CLASSES + 2 * 2 * WIDE
+    assert reports["banner"]["model_bytes"] == numbers + 8 * tensors + running
     with pytest.raises(ConfigError, match="a str has no size in bits"):
         model_bytes.bits_of("W")
 

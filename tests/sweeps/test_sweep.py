@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from intnet import methods
-from intnet.errors import ConfigError
+from intnet.errors import CheckpointError, ConfigError
 from intnet.runs import run_folder
 from intnet.sweeps import plan, rows, table
 from intnet.sweeps.plan import Asked, Part, Point
@@ -239,6 +239,10 @@ def test_best_and_mean_over_epochs() -> None:
     """Of one epoch neither says more than its accuracy; data without a test part has none."""
     assert rows.over_epochs([0.25, 0.75, 0.5]) == {"best_accuracy": 0.75, "mean_accuracy": 0.5}
     assert rows.over_epochs([None, 0.75, 0.5]) == {"best_accuracy": 0.75, "mean_accuracy": 0.625}
+    assert rows.over_epochs([0.25, 0.5], 0.75) == {
+        "best_accuracy": 0.75,
+        "mean_accuracy": 0.375,
+    }  # 2.5 epochs
     for few in ([], [0.5], [None, 0.5], [None, None]):
         assert rows.over_epochs(few) == {"best_accuracy": None, "mean_accuracy": None}
 
@@ -266,6 +270,18 @@ def made(tmp_path: Path) -> tuple[Path, plan.Plan]:
             found["saved"] = {"bits": 2.5 + k, "bytes": 1000 * k, "elements": 7, "mask_bytes": 0}
         (folder / "report.json").write_text(json.dumps(found))
     return tmp_path, own
+
+
+@pytest.mark.slow
+def test_a_log_that_lacks_an_epoch_is_named(made: tuple[Path, plan.Plan]) -> None:
+    folder, own = made
+    point, seed = next(own.runs())
+    log = plan.run_folder(folder, point, seed) / "metrics.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    kept = [line for line in lines if (line["kind"], line["epoch"]) != ("epoch", 0)]
+    log.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    with pytest.raises(CheckpointError, match="where its line of epoch 0 is due, one of 1 is"):
+        rows.curve(folder, own, point, seed)
 
 
 @pytest.mark.slow

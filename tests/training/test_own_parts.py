@@ -255,5 +255,5 @@ def test_numpys_randomness_is_seen_by_a_part_of_verify() -> None:
 
     run = Run(models.mlp(SHAPE, CLASSES), Drawn(), DIGITS, 16, 1)
     took = taken.take(run, 1, lambda run, steps: run.train(steps))
-    (row,) = work.first_rows(took, Options(), "fc2")
+    row, _ = work.first_rows(took, Options(), "fc2")
     assert row.differing == 1 and "watched" in row.why

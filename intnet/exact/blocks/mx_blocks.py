@@ -109,6 +109,11 @@ class Along:
             raise ShapeError(f"axis {axis} of {shape} does not fall into {self.groups} groups")
         return prod(shape[:axis]) * self.groups, shape[axis] // self.groups, prod(shape[axis + 1 :])
 
+    def packed_bits(self, shape: tuple[int, ...]) -> int:
+        """Of a tensor's elements, and of a scale of 8 bits a block."""
+        a, n, b = self.view(shape)
+        return a * b * (n * self.bits + 8 * -(-n // SIZE))
+
     def __str__(self) -> str:
         name = str(self.mx).removeprefix("MX(").removesuffix(")")
         groups = f" of {self.groups} groups" if self.groups > 1 else ""
