@@ -66,8 +66,12 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that says what is wrong in one line."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As ever; an option that a command does not know is named ahead of all that is missing."""
-        if self._subparsers is None:
+        """As ever; an option that a command does not know is named ahead of all that is missing.
+
+        argparse takes several names in one place only: `golden unit --out X NAME` is told so.
+        """
+        of_a_command = self._subparsers is None
+        if of_a_command:
             words = sys.argv[1:] if args is None else args
             if any(re.fullmatch("(--[^=]+=)?", word) for word in words):  # Path("") is the present folder
                 self.error("an argument is empty: a variable of the shell that is not set?")
@@ -76,7 +80,12 @@ class Parser(argparse.ArgumentParser):
                     near = difflib.get_close_matches(option, self._option_string_actions, 1)
                     hint = f"; did you mean {near[0]}?" if near else ""
                     self.error(f"unknown option {option}{hint}")
-        return super().parse_known_args(args, namespace)
+        found, left = super().parse_known_args(args, namespace)
+        if of_a_command and left:
+            several = any(action.nargs == "*" for action in self._get_positional_actions())
+            hint = "; names stand together, ahead of the options" * several
+            self.error(f"unrecognized arguments: {' '.join(left)}{hint}")
+        return found, left
 
     def error(self, message: str) -> NoReturn:
         """Print the line and leave with status 2."""

@@ -91,10 +91,15 @@ def refused(target: Path, error: OSError) -> PackError:
 
 def check(draft: Draft) -> None:
     """PackError for a draft that would make a bad pack: a name twice, or words that judge nothing."""
-    names = [port.file for port, _ in draft.ports]
-    for name in names:
-        if names.count(name) > 1:
-            raise PackError(f"{draft.name}: two ports would be written to {name}")
+    first: dict[str, str] = {}  # without case, of which file systems of macOS and Windows take no notice
+    for port, _ in draft.ports:
+        other = first.setdefault(port.file.lower(), "")
+        if other:
+            both = f"{other} and {port.file}, one file on macOS and Windows: rename a layer"
+            raise PackError(
+                f"{draft.name}: two ports would be written to {port.file if other == port.file else both}"
+            )
+        first[port.file.lower()] = port.file
     outs = [(port, codes) for port, codes in draft.ports if port.direction == "out"]
     if not outs or not draft.cases:
         raise PackError(f"{draft.name}: a pack needs an expected port and a case; this one has none")

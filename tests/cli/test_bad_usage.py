@@ -61,6 +61,12 @@ def test_a_unit_without_a_level(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "an argument is empty" in refused(capsys, "golden", "unit", "shift", "--level", 1, "--out=")
 
 
+def test_names_in_two_places(capsys: pytest.CaptureFixture[str]) -> None:
+    apart = refused(capsys, "golden", "unit", "--out", "pack", "shift")
+    assert apart.startswith("intnet golden: unrecognized arguments: shift; names stand together, ahead of")
+    assert "unrecognized arguments: two (see" in refused(capsys, "check", "one", "two")
+
+
 @pytest.mark.parametrize("command", ["golden", "inspect"])
 def test_a_layer_given_twice(command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     net = ["--method", "wageubn", "--model", "mlp", "--data", "digits"]

@@ -155,6 +155,9 @@ def test_what_makes_no_pack_is_refused(tmp_path: Path, folder: Path) -> None:
     twice = ports.whole_number("fc.x", "in", np.arange(4), "C", 8)
     with pytest.raises(PackError, match=r"two ports would be written to in/fc\.x\.hex"):
         pack.write(draft(twice), tmp_path / "p")
+    case = ports.whole_number("FC.x", "in", np.arange(4), "C", 8)
+    with pytest.raises(PackError, match=r"to in/fc\.x\.hex and in/FC\.x\.hex, one file on macOS and Windows"):
+        pack.write(draft(case), tmp_path / "p")
     with pytest.raises(PackError, match="a pack needs an expected port and a case"):
         pack.write(draft(cases=()), tmp_path / "p")
     with pytest.raises(PackError, match="wide: codes from 0 to 3 do not fit 2 signed bits"):
