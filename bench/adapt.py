@@ -8,7 +8,7 @@ step of the simulation, and the ratio is the median of the groups'.
 
 The first row of AdaPT is 100 steps from <8,4> on with every switch in it: their widths move, and the share of
 the switch is `Method.overhead`, beside that of the cost model (equations 8 and 9,
-`intnet/papers/costs/adapt_costs.py`). The rows behind it hold one <WL,FL> in all layers, before any switch.
+`intnet/papers/costs/adapt_costs.py`). The rows after it hold one <WL,FL> in all layers, before any switch.
 """
 
 from collections.abc import Callable, Sequence
@@ -90,7 +90,7 @@ def simulation(qtorch: Any, ours: Run) -> Callable[[], Any] | None:
 def taken(
     ours: Run, theirs: Callable[[], Any] | None, groups: int, each: int
 ) -> tuple[list[StepReport], list[float]]:
-    """Reports of groups of `each` steps, and the seconds of the simulated step behind each group."""
+    """Reports of groups of `each` steps, and the seconds of the simulated step after each group."""
     reports, simulated = [], []
     for _ in range(groups):
         sleep(PAUSE)

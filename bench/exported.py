@@ -1,7 +1,7 @@
 """What does an image cost in an exported lenet5, beside ONNX Runtime's int8?
 
 Images of 28x28x1, one at a time and on one thread, as a device has them: what `intnet export` writes, the C
-file compiled by `cc -O3 -march=native` and the ONNX model in ONNX Runtime, behind one training step. The peer
+file compiled by `cc -O3 -march=native` and the ONNX model in ONNX Runtime, after one training step. The peer
 is the same network with batch norms folded, quantized by ONNX Runtime's own tool (as in `inference.py`).
 """
 

@@ -1,6 +1,6 @@
 """How many images does ResNet-20 classify a second in integers, beside ONNX Runtime's int8?
 
-Batches of 256 images of 28x28x1, as `eval` takes them, behind one training step: whole numbers with their
+Batches of 256 images of 28x28x1, as `eval` takes them, after one training step: whole numbers with their
 batch norms folded (`wageubn`), and float32. The peer runs the same network with batch norms folded into its
 convolutions, quantized by ONNX Runtime's own tool (activations uint8, weights int8 by channel, calibrated on
 one batch), and in float32. Each with all threads and all optimizations.

@@ -33,7 +33,7 @@ QUESTION = f"kill -9 of a random rank at {KILLS} random moments, then resumed on
 KEPT = Path(__file__).parent / "results" / "kills.jsonl"
 RUN = ("--model", "resnet8", "--data", "digits", "--limit", "150", "--batch-size", "96", "--epochs", "6")
 LINES = 6 * 2 + 6  # of steps and epochs; methods that log more have more
-STEP = 1.0  # seconds; a moment lies up to so many behind the line that it is counted from
+STEP = 1.0  # seconds; a moment lies up to so many after the line that it is counted from
 UNPACKED = ("banner", "mx")  # methods whose runs `intnet golden` refuses
 SAID = "; go on with: intnet resume "
 
@@ -83,7 +83,7 @@ def ranks_of(process: psutil.Process) -> dict[int, psutil.Process]:
 
 
 def killed(line: list[str], folder: Path, rank: int, moment: tuple[int, float]) -> Row:
-    """Start it, kill the rank so many seconds behind a line of metrics.jsonl, wait for the end."""
+    """Start it, kill the rank so many seconds after a line of metrics.jsonl, wait for the end."""
     metrics, (lines, seconds) = folder / "metrics.jsonl", moment
     with subprocess.Popen(
         line, env=environment(1), stderr=subprocess.PIPE, text=True, stdout=subprocess.PIPE
@@ -98,7 +98,7 @@ def killed(line: list[str], folder: Path, rank: int, moment: tuple[int, float]) 
     steps = (
         [json.loads(text)["step"] for text in metrics.read_text().splitlines()] if metrics.exists() else []
     )
-    told = said.count(SAID) + ("state sha256: " in printed)  # behind the digest nothing is left to be done
+    told = said.count(SAID) + ("state sha256: " in printed)  # after the digest nothing is left to be done
     return {"at step": max(steps, default=0), "ended": process.returncode != 0, "lines": told}
 
 
@@ -160,7 +160,7 @@ def targets(rows: list[Row]) -> list[Row]:
         at_most(0, f"of {len(rows)} runs with a killed rank, those unlike an unbroken run", unlike),
         at_most(
             0,
-            "of those killed behind their first step, those without one line of what is kept, or the digest",
+            "of those killed after their first step, those without one line of what is kept, or the digest",
             silent,
         ),
     ]

@@ -1,7 +1,7 @@
 """How long does a training step of larger networks take, and how much memory, beside PyTorch?
 
 ResNet-18 at 56x56x3 with the stem of small images; ResNet-50 at 64x64x3 with both stems: `imagenet`, which
-this size has where nobody says, and `cifar`, behind which an image has 16 times as many positions. And
+this size has where nobody says, and `cifar`, after which an image has 16 times as many positions. And
 ResNet-20 at 28x28x1 by the size of the batch. The peer is PyTorch float32 in channels_last. Memory as in
 `memory.py`.
 """

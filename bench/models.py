@@ -1,7 +1,7 @@
 """Does every model train under every method, and is a step the same with one thread and with two?
 
 Two processes, one with each number of threads, take a step of every pair on small random images: the digest
-of the state behind it is compared. Seconds are those of a second step, once everything is compiled. Models
+of the state after it is compared. Seconds are those of a second step, once everything is compiled. Models
 with two stems are there twice: 64x64 images have ImageNet's.
 """
 
@@ -22,7 +22,7 @@ CHILD = "from bench import models\nmodels.child()"
 
 
 def child() -> None:
-    """A line of JSON a pair: digest of the state behind the first step, seconds of the second."""
+    """A line of JSON a pair: digest of the state after the first step, seconds of the second."""
     from bench.training import run
 
     for model, image in CASES:

@@ -49,7 +49,7 @@ def parts(lines: list[str]) -> Iterator[str]:
 
 
 def entries(lines: list[str]) -> Iterator[str]:
-    """A list of names, and the paragraph behind it, which begins with a capital."""
+    """A list of names, and the paragraph after it, which begins with a capital."""
     told: list[str] = []
     while lines and (ENTRY.match(lines[0]) or not lines[0][:1].isupper()):
         line, *lines = lines

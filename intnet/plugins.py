@@ -28,7 +28,7 @@ __all__ = ["GROUP", "SHAPE", "Registry", "discover", "files", "load", "loaded", 
 
 GROUP = "intnet.plugins"
 SHAPE = {str: str}  # of what headers hold, as `runs/records.py` checks it
-UNGUARDED = "; it is read by being run: what trains stands behind `if __name__ == '__main__':`"
+UNGUARDED = "; it is read by being run: what trains stands under `if __name__ == '__main__':`"
 NAME = re.compile(r"[A-Za-z]\w*([.-]\w+)*")
 
 T = TypeVar("T")

@@ -162,7 +162,7 @@ def circles(needed: dict[str, set[str]]) -> set[tuple[str, ...]]:
 
 @pytest.mark.slow
 def test_no_circle() -> None:
-    """Within rooms too: every module can be loaded behind those that it loads; and of all imports, in
+    """Within rooms too: every module can be loaded after those that it loads; and of all imports, in
     functions and for types too, but those that are named above."""
     trees = {module_name(path): ast.parse(path.read_text()) for path in FILES}
     assert circles({name: imported(tree) - {name} for name, tree in trees.items()}) == CIRCLES.keys()

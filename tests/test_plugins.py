@@ -128,7 +128,7 @@ def fresh(folder: Path, *arguments: str, path: str = "", status: int = 0) -> str
 
 
 def intnet(folder: Path, *arguments: str, status: int = 0) -> str:
-    """What it says in this process, which knows nothing of the folder before it and forgets all behind it."""
+    """What it says in this process, which knows nothing of the folder before it and forgets all after it."""
     found, out, err = afresh(folder, *arguments)
     assert found == status, f"{arguments}: {found}\n{out}{err}"
     return err if status == 2 else out
@@ -141,7 +141,7 @@ def last(text: str) -> str:
 
 @pytest.fixture
 def clean(tmp_path: Path) -> Iterator[None]:
-    """What a test registers is forgotten behind it; what others did is not there."""
+    """What a test registers is forgotten after it; what others did is not there."""
     with alone(tmp_path):
         yield
 
@@ -347,7 +347,7 @@ def test_a_file_that_fails_leaves_nothing(mine: Path) -> None:
         MINE + "from intnet.errors import ConfigError\nraise ConfigError('run holds a run already')\n"
     )
     with pytest.raises(
-        ConfigError, match="a run already; it is read by being run: what trains stands behind `if"
+        ConfigError, match="a run already; it is read by being run: what trains stands under `if"
     ):
         plugins.load(mine)
     with pytest.raises(ConfigError, match=r"no_such\.py: No such file"):

@@ -1,8 +1,8 @@
-// Latency N, valid and ready, around a unit of latency 1 that never stalls: behind it N - 1 registers and a
+// Latency N, valid and ready, around a unit of latency 1 that never stalls: after it N - 1 registers and a
 // queue. A beat is let in only when the queue has room for the results of all that were let in before it.
 //
 // in_*        beats; in_last is 1 with a beat that completes a result
-// unit_*      in_valid of the unit, and its outputs one clock behind: valid and a word
+// unit_*      in_valid of the unit, and its outputs one clock later: valid and a word
 // out_*       results. The queue's first word, or past an empty queue what leaves the registers
 // With out_ready 1 a beat can enter every clock; in_ready and out_valid come from registers.
 `ifndef STREAM_SV
@@ -36,7 +36,7 @@ module stream #(
   assign unit_rst = rst && !`MUT_IS(105);  // MUT 105: the unit is not reset: its sum stays
   wire gives = out_valid && out_ready;
 
-  // The registers behind the unit.
+  // The registers after the unit.
   localparam int N = STEPS > 0 ? STEPS : 1;
   logic [N-1:0] full;
   logic [N*BITS-1:0] steps;

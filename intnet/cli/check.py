@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 def _watched(
     read: "Pack", directions: tuple[str, ...], compare: "Callable[[Callable[[str], None]], Result]"
 ) -> "Result":
-    """Behind a bar, one tick a port of these directions."""
+    """Under a bar, one tick a port of these directions."""
     from intnet.show.bars import bar
 
     total = sum(port.direction in directions for port in read.ports.values())

@@ -85,7 +85,7 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
         "--tile",
         action="append",
         metavar="[PATH=]K",
-        help="partial sums behind each K products of x1, e4 or gW (x1), as trail; again for another path",
+        help="partial sums after each K products of x1, e4 or gW (x1), as trail; again for another path",
     )
     parser.add_argument(
         "--as", dest="kind", metavar="KIND", help="write the vectors of PACK as other files: mem, mif, ..."

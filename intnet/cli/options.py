@@ -90,7 +90,7 @@ def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None
 
 
 def names(arguments: Sequence[str]) -> list[str]:
-    """The options of a command line, '--steps' of '--steps=3' too; behind '--' there is none."""
+    """The options of a command line, '--steps' of '--steps=3' too; after '--' there is none."""
     before = takewhile(lambda text: text != "--", arguments)
     return [text.partition("=")[0] for text in before if text.startswith("--")]
 

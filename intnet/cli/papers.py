@@ -135,7 +135,7 @@ def _task(args: argparse.Namespace, check: "Check") -> "Task":
 
 
 def _run(check: "Check", task: "Task") -> "Result":
-    """Run it, behind a bar where stderr is a terminal and something is trained."""
+    """Run it, under a bar where stderr is a terminal and something is trained."""
     if check.sizes is None:
         return check.run(task)
     from intnet.show.bars import FIRST, bar

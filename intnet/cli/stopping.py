@@ -1,4 +1,4 @@
-"""How a signal stops `train` and `resume`: behind a step, on one process or on all that `mpirun` started.
+"""How a signal stops `train` and `resume`: after a step, on one process or on all that `mpirun` started.
 
 Of what loads at once, for ranks listen ahead of all else.
 """
@@ -14,13 +14,13 @@ import psutil
 from intnet.runs import kept
 from intnet.training.stop import Stop
 
-MOMENT = 0.5  # seconds; mpirun kills a second or so behind its SIGTERM
+MOMENT = 0.5  # seconds; mpirun kills a second or so after its SIGTERM
 # what Open MPI tells a rank: which it is, of all and of those on its machine, and of which mpirun
 RANK, LOCAL, JOB = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE"
 
 
 class Asked(Stop):
-    """A stop behind a step on all ranks: the first SIGINT or SIGUSR1 of any of them asks for it.
+    """A stop after a step on all ranks: the first SIGINT or SIGUSR1 of any of them asks for it.
 
     SIGTERM, by which mpirun ends all when a rank or itself was stopped, leaves a moment for it: a step that
     waits for a rank that is gone never ends. A second signal leaves as much. Ahead of that moment, for mpirun
@@ -92,5 +92,5 @@ def listen(folder: str) -> Asked:
 
 
 def stop() -> Stop:
-    """What lets a run stop behind a step, and on ranks says what is kept where it cannot."""
+    """What lets a run stop after a step, and on ranks says what is kept where it cannot."""
     return _heard or Stop(signal.SIGINT, signal.SIGTERM)

@@ -34,7 +34,7 @@ def advance(
     observers: Sequence[Observer],
     on_step: Callable[[StepReport], None] = lambda step: None,
 ) -> None:
-    """Train up to step `steps` behind a bar; `observers` see the last step. Nothing is saved."""
+    """Train up to step `steps` under a bar; `observers` see the last step. Nothing is saved."""
     if run.step >= steps:
         return
     with bar("training", steps, run.step, FIRST) as move:

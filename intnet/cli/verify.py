@@ -34,7 +34,7 @@ their random words, gradients, the update of every parameter, the images and the
 the step stored; expressions between two stored tensors are not believed, but made again from what is stored.
 Row wiring: the layers' operations ran, with their windows, and all that was made was stored and read.
 
-With --inference no step is taken behind --step T (of RUN its last checkpoint): test batch K, of 256 images in
+With --inference no step is taken after --step T (of RUN its last checkpoint): test batch K, of 256 images in
 order, is verified instead, from its bytes to the class of every image.
 
 Of each path --elements N are drawn (200) by --draw SEED, and the greatest, the least, zeros, saturated codes
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_arguments(parser)
     parser.add_argument(
         "--inference", type=_batch, nargs="?", const=1, metavar="K",
-        help="test batch K (1) of 256 images behind --step T in place of a training step",
+        help="test batch K (1) of 256 images after --step T in place of a training step",
     )  # fmt: skip
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--elements", type=int, default=ELEMENTS, metavar="N", help="of each path (200)")

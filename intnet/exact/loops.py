@@ -255,7 +255,7 @@ def round_floats(
     """Codes of float64 values / den in units of 2**unit; `room` = 61 - bit length of den - fine.
 
     Of a denominator of more than `room` bits the numerator's last bits are gathered in one: `room` leaves
-    more bits behind the point than any rounding asks for.
+    more bits after the point than any rounding asks for.
     """
     n, blocks = patterns.shape[0], counts.shape[0]
     random, twos = words.shape[0] == n, 0

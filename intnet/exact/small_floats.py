@@ -1,6 +1,6 @@
 """The one rounding to a small float: words of a `Float` from exact values.
 
-A value has its leading bit at 2**lead; m bits behind it are kept, fewer below the least normal number. What
+A value has its leading bit at 2**lead; m bits after it are kept, fewer below the least normal number. What
 is kept, plus 2**m for every binade above that one, is the word without its sign: a carry walks on into the
 exponent as it does in hardware. Overflow is a second step.
 

@@ -1,7 +1,7 @@
 """What stands around a program in C: what the file says of itself, and a main function to test it with.
 
 With -DINTNET_MAIN the file is a program that reads images from standard input and prints a line of logits
-each, codes or float32 in nine digits, which tell every one; behind them the exponent where it is the image's.
+each, codes or float32 in nine digits, which tell every one; after them the exponent where it is the image's.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Slot:
 
 @dataclass
 class Group:
-    """A gathering operation and the elementwise ones behind it; place: whose value is stored."""
+    """A gathering operation and the elementwise ones after it; place: whose value is stored."""
 
     ops: list[int] = field(default_factory=list)
 

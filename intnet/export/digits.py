@@ -5,7 +5,7 @@ magnitude: digit d has those of 2^(10 d + 7) and above, up to the next one's, ov
 below 2^17 (`bands`). Weights are cut by their exponents, below 2^16 (`block_ops.BlockProduct.digits`).
 Products of digits l and m add up in digit l + m, which float64 holds in any order. To round, digits are
 carried up from the lowest, so that all but what is left on top are 0..1023; then read from the top: until
-28 bits are there a digit is taken, behind them it only tells whether anything is left, as a last bit that is
+28 bits are there a digit is taken, after them it only tells whether anything is left, as a last bit that is
 odd: what comes out has a rounding to float32 of its own, and is rounded to that once (`rounded`).
 """
 

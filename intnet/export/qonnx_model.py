@@ -9,7 +9,7 @@
 
 float32 has all integers up to 2^24. Of every value that lies between two nodes, all partial sums of a product
 included, it is proven (`Value.peak`) that it needs no more; a program that may is refused, with the layer.
-Batch norm, which multiplies to more bits than that, and the rounding behind it are one function of a code of
+Batch norm, which multiplies to more bits than that, and the rounding after it are one function of a code of
 few bits, which rises or falls: so it is a MultiThreshold, computed here in integers. Needs the package onnx:
 `pip install 'intnet[onnx]'`; nothing of qonnx.
 """
@@ -87,7 +87,7 @@ class Graph:
         )
 
     def _chain(self, place: int) -> list[int]:
-        """The places of what becomes one node, or a few; those behind `place` where float32 is too narrow."""
+        """The places of what becomes one node, or a few; those after `place` where float32 is too narrow."""
         program, readers = self.program, self.program.readers()
         op, value = program.ops[place], program.values[place]
         read, chain = [program.values[k] for k in op.reads], [place]

@@ -300,7 +300,7 @@ class Follower(Watcher):
         return self._affine(x2, g, b, f"{where}/x3")
 
     def _add(self, x: Any, y: Any) -> int | Waiting:
-        where = f"the join behind {self.ops[-1].name}"
+        where = f"the join after {self.ops[-1].name}"
         places = [self.plain(self.place(v, where), where) for v in (x, y)]
         if all(self.values[k].form == FLOAT32 for k in places):
             return self._push(p.Plus(where, tuple(places)))

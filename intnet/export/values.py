@@ -87,7 +87,7 @@ def proven(
 
 
 def floating(shape: Shape, exponent: int, reach: Fraction, name: str, roundings: int = 1) -> Value:
-    """float32 up to `reach`, behind so many roundings more, multiples of 2^exponent.
+    """float32 up to `reach`, after so many roundings more, multiples of 2^exponent.
 
     ConfigError where it is not proven that float32 holds them.
     """

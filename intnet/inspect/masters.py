@@ -1,8 +1,8 @@
-"""The masters behind a step: every parameter's new value, where its method's trace does not end with it.
+"""The masters after a step: every parameter's new value, where its method's trace does not end with it.
 
     with_masters(run, events) -> (events, symbols): those of the step, and of each such parameter one more
 
-A parameter that the forward pass read under its own name (float32, saved) is there as W' behind the update.
+A parameter that the forward pass read under its own name (float32, saved) is there as W' after the update.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def with_masters(run: "Run", events: Mapping[str, Event]) -> tuple[dict[str, Event], dict[str, Symbol]]:
-    """Of a run behind the step whose events these are."""
+    """Of a run after the step whose events these are."""
     made, table = dict(events), dict(run.method.SYMBOLS)
     for layer in run.model.all_layers():
         for parameter in layer.parameters:

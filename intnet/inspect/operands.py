@@ -72,7 +72,7 @@ class Operands:
         """The symbol's; without the quantizer where this value was not rounded."""
         formula = self.symbol(event.path).formula
         if event.path == "e3" and "m1" in _NAME.findall(formula) and not self.inputs(event):
-            return "dL/dx1"  # of the loss: no batch norm, whose m1 that is, stands behind the layer
+            return "dL/dx1"  # of the loss: no batch norm, whose m1 that is, stands after the layer
         if event.format is not None or not _ROUNDED.match(formula):
             return formula
         entered = self.inputs(event)

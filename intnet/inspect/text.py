@@ -413,7 +413,7 @@ def both(value: Fraction) -> str:
 
 
 def decimal(value: Fraction) -> str:
-    """The value to 20 significant digits, '...' behind it where there are more."""
+    """The value to 20 significant digits, '...' after it where there are more."""
     context = Context(prec=DIGITS)
     near = context.divide(Decimal(value.numerator), Decimal(value.denominator))
     return _digits(near) + ("" if Fraction(near) == value else "...")

@@ -4,7 +4,7 @@
     presat = floor + up                                      then limits, and for Flag-Q a shift
 
 `remainder` is an unsigned word of 33 bits: the first 32 bits of f, then a sticky bit that says whether any
-bit behind them is set. That decides every mode: f = 1/2 is 0x80000000 with sticky 0, and a random word of B
+bit after them is set. That decides every mode: f = 1/2 is 0x80000000 with sticky 0, and a random word of B
 bits rounds up iff it is below the first B bits. Flag-Q has two grids; `coarse` says on which one
 an element is.
 

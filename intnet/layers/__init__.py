@@ -7,7 +7,7 @@ the method's quantizers on its data paths with `ops.cast`. Paths of a layer, in 
 
     Conv2d, Linear   x0 input, Wq, x1 output; e3 error at the output, e4 at the input; gW
     BatchNorm2d      gammaq betaq mu sigma x2 x3; e1 error at x3, e2 m1 m2; ggamma gbeta
-    ReLU, Tanh       x4 output; e0 error at the output, e1 behind the activation
+    ReLU, Tanh       x4 output; e0 error at the output, e1 after the activation
     Sigmoid, SiLU    the same; of SiLU dx4, the derivative of an integer input, and e1q for e1
     pools, Dropout   x4, e0 where they round
     Join, Scale      x4, e0, in `layers/joints.py`: layers that read two tensors

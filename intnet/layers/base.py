@@ -32,8 +32,8 @@ class Layer(Shown):
     """Base: named children in the order of their definition, parameters, buffers.
 
     `name` is the dotted path from the model (set by `Model`); `edge` is 'first' or 'last' for the outer
-    weight layers, else ''; `first_block`: of the first weight layer, of the batch norm behind it, where one
-    is, and of the activation behind them; `buffers` are tensors that are state but not trained.
+    weight layers, else ''; `first_block`: of the first weight layer, of the batch norm after it, where one
+    is, and of the activation after them; `buffers` are tensors that are state but not trained.
     """
 
     takes_weight = False  # a matrix product with its parameters

@@ -7,7 +7,7 @@ Kummer et al., "Adaptive Precision Training (AdaPT)", with its first version whe
     switch    G <- G + g; every lb steps D = n/||G||_2, PushDown, PushUp, lb, r           `adapt_switch.py`
     update    g + l1*sign(W) + l2*W to the optimizer of the float32 master W              `float_master.py`
 
-<WL,FL> of a weight layer holds for the batch norm and the activation behind it too. Each layer keeps it in
+<WL,FL> of a weight layer holds for the batch norm and the activation after it too. Each layer keeps it in
 its buffer `precision` = [WL, FL]; a weight layer also `window` = [lb, r, n], and its W the slot G.
 
 Defined by `spec/methods/adapt.py: Step`, `spec/methods/adapt.py: first`.
@@ -80,7 +80,7 @@ class Adapt(RoundedCopies):
         "backward pass": "float32, as in the first version; the later one speaks of fixed point there too",
         "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized "
         "as those of weights are, but not normalised, and only weights drive the switch",
-        "regularisation": "the gradients of the penalties join behind the normalisation, as weight decay "
+        "regularisation": "the gradients of the penalties join after the normalisation, as weight decay "
         "does, so that their share does not depend on the size of the loss's gradient; they shrink biases, "
         "gamma and beta too, while the loss that the strategy sees counts weights alone",
         "accumulation": "each batch's gradient is quantized, normalised and counted in G; an update takes "
@@ -101,11 +101,11 @@ class Adapt(RoundedCopies):
         """eps: bits of KL that PushDown may lose, 0 in the paper. buff: bits in front of the point.
 
         start: <WL,FL> of every layer at first; switch: off leaves it so. Both take a pattern of weight
-        layers, start@fc=16,8, and hold for the layers behind. lookback, resolution: their bounds; both start
+        layers, start@fc=16,8, and hold for the layers after. lookback, resolution: their bounds; both start
         at the lower one. gamma: momentum of the lookback. reading: of 'log^2 D - 1' in (3.6), graded
         (ln D - 1)^2 or printed (ln D)^2 - 1. buffer: raised counts the bits of PushUp, printed does not.
         normalize: off leaves (3.4) out, and D is (3.3). penalty: on adds WL/32 * (share of non-zeros) to the
-        loss that the strategy sees (first version). l1, l2: penalties, behind clip; weight_decay: of adamw.
+        loss that the strategy sees (first version). l1, l2: penalties, after clip; weight_decay: of adamw.
         """
 
         lr: str = "0.02"

@@ -38,7 +38,7 @@ DIGITS = Context(prec=50)
 
 class Rule(NamedTuple):
     """What the options say of a switch: bounds of lookback and resolution, the lookback's momentum, the
-    reading of (3.6), whether the buffer stands behind the raised FL, and its bits.
+    reading of (3.6), whether the buffer stands after the raised FL, and its bits.
     """
 
     lookback: tuple[int, int] = (25, 100)

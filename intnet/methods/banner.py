@@ -56,7 +56,7 @@ class Banner(Float32):
         "edges": "the first and the last weight layer are in 8 bits too, as in the released code; the "
         "logits are float32",
         "bias": "8 bits, by its own range",
-        "x1": "is in 8 bits behind every weight layer but the last; in the released code where batch norm "
+        "x1": "is in 8 bits after every weight layer but the last; in the released code where batch norm "
         "reads it",
         "range batch norm": "C(n) = 1/sqrt(2 ln n) and the range are of all n values of a channel; the "
         "released code takes the mean range of 16 parts and another constant",

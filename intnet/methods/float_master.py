@@ -60,7 +60,7 @@ class FloatMaster(Method):
     class Options:
         """lr: learning rate by epoch, '0.05,0.005@30'. warmup: epochs in which it rises from 0, step by step.
 
-        cosine: epochs in which it falls to 0 behind the warmup, along half a cosine, then again from the top.
+        cosine: epochs in which it falls to 0 after the warmup, along half a cosine, then again from the top.
         one_cycle: epochs in which it rises from lr/25 to lr and falls to lr/250000, as PyTorch's OneCycleLR.
         optimizer: sgd has momentum, weight_decay is its L2 factor; adamw has beta1, beta2, adam_eps, and
         weight_decay decoupled. clip: greatest L2 norm of a parameter's gradient, before any weight decay.

@@ -7,7 +7,7 @@ A model is structure only; it calls these hooks, and a method (one module each: 
     activation(layer, path, value)      x0 input, x1 output, mu sigma x2 x3 batch norm, x4 activation,
                                         dx4 the derivative of SiLU
     save(layer, path, value)            what the tape holds of a value for the gradients
-    error(layer, path, value)           e0 e1 (e1q behind SiLU) e2 m1 m2 e3 e4, on the way back
+    error(layer, path, value)           e0 e1 (e1q after SiLU) e2 m1 m2 e3 e4, on the way back
     gradient(layer, parameter, value)   a parameter's gradient, before the update
     update(layer, parameter, gradient)  the parameter's next value; `update_all` for all of a step
     see_loss(loss), end_of_step(), end_of_epoch()   state that moves with time
@@ -73,7 +73,7 @@ Update = tuple[LayerLike, Parameter, Any]  # and its gradient
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What is true while hooks run: of one pass through a model, and of the update behind it.
+    """What is true while hooks run: of one pass through a model, and of the update after it.
 
     seed, step, epoch: from which random words are drawn and schedules read; steps and epochs from 0
     training:          False: inference, which draws no words for activations and moves nothing
@@ -137,7 +137,7 @@ class Method(Shown):
 
     @contextmanager
     def within(self, **changes: Any) -> Iterator[None]:
-        """Inside the block: fields of `Context`, which are as before behind it."""
+        """Inside the block: fields of `Context`, which are as before after it."""
         before = {name: getattr(self.context, name) for name in changes}
         self.set(**changes)
         try:

@@ -70,7 +70,7 @@ class Muppet(RoundedCopies):
         "float; the derivative of silu stays float32",
         "zeros": "a tensor of zeros takes the scale of a maximum of 1",
         "batch norm": "float32, its gamma, beta and their gradients too; its input, its output, the error at "
-        "the activation behind it and at the layer ahead of it are block float",
+        "the activation after it and at the layer ahead of it are block float",
         "parameters": "of the diversity are the weights of layers; the released code takes the mean over all "
         "parameters: diversity=all",
         "diversity": "a layer whose kept gradients are all zero counts as 1; the first diversity after a "

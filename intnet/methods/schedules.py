@@ -77,7 +77,7 @@ def shares(text: str | float, what: str) -> Schedule[float]:
 def factor(step: int, steps_per_epoch: int, warmup: Fraction, cosine: Fraction | None) -> float:
     """What multiplies the learning rate of step `step` (steps done, from 0), in (0, 1].
 
-    In the first `warmup` epochs, of w steps, (step + 1)/w, at most 1. Behind them, with `cosine` = E, the
+    In the first `warmup` epochs, of w steps, (step + 1)/w, at most 1. After them, with `cosine` = E, the
     half wave (1 + cos(pi u))/2 for the share u of E epochs that is done, and again from 1 after each E
     epochs (Loshchilov and Hutter 2017, "SGDR", Eq. 5 with eta_min = 0 and T_i = E); without it 1. The
     float64 nearest to the exact number.

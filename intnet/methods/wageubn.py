@@ -73,7 +73,7 @@ class Wageubn(Method):
         "an edge's (fixed16) is clipped to +-(1 - 2^-15)",
         "first block": "the paper's layer is convolution, batch norm and activation, and the first is not "
         "quantized; here its convolution alone is float32, unless first=block: then its batch norm and "
-        "activation are too, x4 is stored behind them, and the error at it is rounded once to float32",
+        "activation are too, x4 is stored after them, and the error at it is rounded once to float32",
         "float layers' optimizer": "SGD with the same momentum and learning rate, in float32",
         "residual joins": "the exact x3 and the shortcut are added ahead of the ReLU, which stores x4; their "
         "error is stored once, as e0",
@@ -310,7 +310,7 @@ class Wageubn(Method):
         return self.passes(layer, path, value) if format is None else self.store(layer, path, value, format)
 
     def _block_activation(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """float32 up to x4, which the integers behind the first block read.
+        """float32 up to x4, which the integers after the first block read.
 
         Defined by `spec/methods/wageubn.py: Step.format_of`.
         """
@@ -344,7 +344,7 @@ class Wageubn(Method):
             return self.passes(layer, path, to_float32(value))
         formats = self.rules(layer).formats
         format = formats.get(path)
-        if path == "e1" and not isinstance(value, QTensor):  # no activation stands behind this batch norm
+        if path == "e1" and not isinstance(value, QTensor):  # no activation stands after this batch norm
             format = formats["e0"]
         return self.passes(layer, path, value) if format is None else self.store(layer, path, value, format)
 

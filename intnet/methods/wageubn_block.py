@@ -26,7 +26,7 @@ def check_model(layers: Sequence[Any]) -> None:
     block = [layer for layer in layers if layer.first_block]
     if not block:
         raise ConfigError(
-            "wageubn: first=block: behind this model's first weight layer, and its batch norm if it has one, "
+            "wageubn: first=block: after this model's first weight layer, and its batch norm if it has one, "
             "no activation is defined next; use first=layer"
         )
     if block[-1].derivative == "x4":

@@ -45,7 +45,7 @@ class LeNet5(Model):
 
 
 class LeNet5Tanh(Model):
-    """6 and 16 channels, then 120, 84 and the classes; tanh behind each but the last."""
+    """6 and 16 channels, then 120, 84 and the classes; tanh after each but the last."""
 
     def __init__(self, image_shape: tuple[int, int, int], classes: int) -> None:
         super().__init__("lenet5-tanh", image_shape, classes)

@@ -87,7 +87,7 @@ class Model(Layer):
         for name, layer in self.walk():
             if layer.name != name:
                 raise ConfigError(
-                    f"model {self.kind!r}: layer {name} was set behind self.finish(), or stands in two "
+                    f"model {self.kind!r}: layer {name} was set after self.finish(), or stands in two "
                     "places: make self.finish() the last line of the constructor, each layer an attribute"
                 )
 
@@ -148,7 +148,7 @@ class Model(Layer):
 
 
 def first_block(layers: Sequence[Layer]) -> Sequence[Layer]:
-    """The first weight layer, the batch norm behind it, where one is, and the activation behind them.
+    """The first weight layer, the batch norm after it, where one is, and the activation after them.
 
     Empty where no activation stands there, in the order of definition.
 

@@ -89,7 +89,7 @@ class Stepped:
 
 @dataclass(frozen=True)
 class Window:
-    """`group` products at a time, aligned to the greatest exponent, cut behind m + guard bits, then rounded.
+    """`group` products at a time, aligned to the greatest exponent, cut after m + guard bits, then rounded.
 
     guard: bits kept beyond the mantissa of `format`; fewer than none are a narrower window
 

@@ -69,7 +69,7 @@ def _copy(source: np.ndarray, target: np.ndarray) -> None:
 
 @njit
 def pack_bytes(codes: np.ndarray, n: int, bits: int, out: np.ndarray, at: int) -> None:
-    """As `pack_words` of uint8 codes, bits from 1 to 8; codes behind the n-th, to a multiple of 8, are 0.
+    """As `pack_words` of uint8 codes, bits from 1 to 8; codes after the n-th, to a multiple of 8, are 0.
 
     Eight codes lie in one word; three steps close the gaps between neighbours, pairs and halves, in the
     memory of the codes: they are used up. What comes of eight fills bytes or whole words.
@@ -204,7 +204,7 @@ def unpack(data: np.ndarray, bits: int, n: int, signed: bool = True) -> np.ndarr
     if data.dtype != np.uint8 or data.size != packed_bytes(n, bits):
         raise ShapeError(f"{n} codes of {bits} bits are {packed_bytes(n, bits)} bytes, not {data.size}")
     if n * bits % 8 and data[-1] >> (n * bits % 8):
-        raise ShapeError(f"{n} codes of {bits} bits: bits behind the last code are not 0")
+        raise ShapeError(f"{n} codes of {bits} bits: bits after the last code are not 0")
     words = np.zeros(packed_words(n, bits), np.uint64)
     words.view(np.uint8)[: data.size] = data
     out = np.empty(n, np.int32 if signed else np.uint32)

@@ -37,7 +37,7 @@ OVERFLOWS = ("saturate", "saturate_symmetric", "wrap", "error")
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """<WL,FL>: `wl` bits in all (with the sign, if any), `fl` of them behind the point.
+    """<WL,FL>: `wl` bits in all (with the sign, if any), `fl` of them after the point.
 
     signed:   range [-2^(wl-1), 2^(wl-1)-1] * 2^-fl, else [0, 2^wl - 1] * 2^-fl
     overflow: saturate | saturate_symmetric (drops the most negative code) | wrap | error

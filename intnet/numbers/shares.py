@@ -42,7 +42,7 @@ LONG = 1 << 12  # words from which on a second message costs less than it saves
 
 
 def division(images: int, ranks: int) -> list[tuple[int, int]]:
-    """(first, one behind the last) group of each rank."""
+    """(first, one past the last) group of each rank."""
     groups = -(-images // GROUP)
     return [(rank * groups // ranks, (rank + 1) * groups // ranks) for rank in range(ranks)]
 
@@ -281,7 +281,7 @@ def largest(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def bordered(values: np.ndarray, unit: int) -> tuple[np.ndarray, int]:
-    """This rank's elements from the last border ahead of them to the first behind, flat; how many are ahead.
+    """This rank's elements from the last border ahead of them to the first after, flat; how many are ahead.
 
     Borders stand at multiples of `unit`, counted over the batch; what is missing comes from other ranks.
     Where all ranks' ends are borders, the values as they are.

@@ -6,7 +6,7 @@
 Integers: exact sums; exponents add (`bilinear.py`), affine codes times their scales. With
 `accumulator=Narrow(..)` a forward sum is one in so many bits (`narrow.py`); gradients are the exact one's.
 Block float: the exact sum, rounded once to float32 (`blocks.py`). float32: the defined sequence of
-`kernels/float_products.py`; in a backward pass also where only the error is float32, behind an integer
+`kernels/float_products.py`; in a backward pass also where only the error is float32, after an integer
 forward pass.
 
 Defined by `spec/products.py: forward`, `spec/products.py: input_error`, `spec/products.py: weight_gradient`,

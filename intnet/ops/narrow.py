@@ -36,7 +36,7 @@ def conv2d(x: Any, w: Any, window: Window, accumulator: Narrow, where: str) -> Q
     outputs, depth, *kernel = w.shape
     padded = np.pad(x.codes, ((0, 0), (top, top), (left, left), (0, 0)))
     view = np.lib.stride_tricks.sliding_window_view(padded, kernel, (1, 2))[:, :: stride[0], :: stride[1]]
-    shape = view.shape[:3]  # N, Ho, Wo; behind them Cin, kh, kw
+    shape = view.shape[:3]  # N, Ho, Wo; after them Cin, kh, kw
     made = []
     for group in range(groups):
         part = view[:, :, :, group * depth : (group + 1) * depth].transpose(0, 1, 2, 4, 5, 3)

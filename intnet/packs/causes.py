@@ -201,7 +201,7 @@ def _inherits(pack: Pack, one: PortResult, want: np.ndarray) -> bool:
 class Reads:
     """Which ports each port is made from: by the names in its formula, in its layer and the next ones.
 
-    order: the ports as a step makes them: forward, back, and behind that what is updated
+    order: the ports as a step makes them: forward, back, and after that what is updated
     """
 
     def __init__(self, plain: Plain, made: Sequence[LayerStep]) -> None:

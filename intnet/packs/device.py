@@ -118,7 +118,7 @@ def _without_prefix(tokens: list[_Token], port: Port) -> list[_Token]:
     unclear = next((token for token in having if len(token.text) == port.digits), None)
     if unclear is not None:
         raise PackError(
-            f"{unclear.place}: {unclear.text!r} is either {unclear.text[len(PREFIX) :]!r} behind 0x, or a "
+            f"{unclear.place}: {unclear.text!r} is either {unclear.text[len(PREFIX) :]!r} after 0x, or a "
             f"word with an unknown digit: write all {port.digits} digits, or no 0x"
         )
     return [_Token(token.text.removeprefix(PREFIX), token.place) for token in tokens]

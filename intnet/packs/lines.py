@@ -3,7 +3,7 @@
     text, guard = encode(port, codes)                   codes: integers of the port's shape
     codes, guard = decode(port, text, "in/x0.hex")      int64, flat, in C order
 
-A file is a sequence of cells (`order.py`), `lanes` of them a row, a row one word or several. A cell behind
+A file is a sequence of cells (`order.py`), `lanes` of them a row, a row one word or several. A cell after
 the last element is 0, and so are the bits of a word above its row: `decode` takes nothing else.
 """
 
@@ -44,7 +44,7 @@ def decode(port: Port, text: bytes, where: str) -> tuple[np.ndarray, int]:
 
 
 def digest(filled: Iterable[Filled], results: slice = slice(None)) -> str:
-    """SHA-256 of the texts of ports behind one another; of units those of some results."""
+    """SHA-256 of the texts of ports after one another; of units those of some results."""
     sha = hashlib.sha256()
     for port, codes in filled:
         part = codes[results] if codes.ndim else codes
@@ -120,7 +120,7 @@ def element_of(port: Port, cell: int) -> int | None:
 
 
 def element_at(port: Port, word: int) -> int | None:
-    """The first element, in C order, of a word's row; None behind the last one."""
+    """The first element, in C order, of a word's row; None after the last one."""
     first, at = word // port.row_words * port.lanes, _cells(port)
     if at is None:
         return first if first < np.prod(port.shape) else None

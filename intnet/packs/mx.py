@@ -26,7 +26,7 @@ from intnet.packs.ports import Json
 from intnet.spec.mx_blocks import RULES
 
 MX = "mx"  # the key of `rounding`
-SCALE = ".scale"  # behind the name of a port of elements
+SCALE = ".scale"  # after the name of a port of elements
 SCALED, TOP = "scaled", "top"  # the format at a port of scales; the trail of one: t of each block
 ELEMENTS = {"Float": Float, "FixedPoint": FixedPoint}
 

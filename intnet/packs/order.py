@@ -4,7 +4,7 @@
     N,C,H,W         the same elements, W fastest
     N,C/16,H,W,C%16 blocks of 16 channels: C/16 counts blocks, C%16 within one
 
-A place in the file is a cell: it holds an element, or, behind the channels of a last block, none.
+A place in the file is a cell: it holds an element, or, after the channels of a last block, none.
 """
 
 import re

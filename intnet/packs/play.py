@@ -307,7 +307,7 @@ class Session:
         return True
 
     def _rewind(self) -> None:
-        """Behind a reset: the first beat whose result was not given comes next."""
+        """After a reset: the first beat whose result was not given comes next."""
         self.resets += 1
         self.place = len(self.born) + 4 + self.random.randrange(2 * len(self.board.results) // RESETS + 8)
         self.at = self.begun[self.done]

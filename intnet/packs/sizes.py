@@ -11,7 +11,7 @@ from typing import Any
 POWER = 1 << 12  # the most that an exponent or a shift is
 CODE = 1 << 61  # a limit of a rounding is less, so that twice as much fits 64 bits
 TAPS = 1 << 8  # of a window, on one side
-RANGES: dict[str, tuple[int, int]] = {  # of the numbers behind a key, those of its list too
+RANGES: dict[str, tuple[int, int]] = {  # of the numbers under a key, those of its list too
     "exponent": (-POWER, POWER),
     "grid": (-POWER, POWER),
     "shift": (-POWER, POWER),

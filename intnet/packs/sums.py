@@ -99,7 +99,7 @@ def _ways(path: str, g: ConvShape, want: np.ndarray, floating: bool) -> dict[str
 
 
 def _saturating(bits: int, a: Sequence[int], b: Sequence[int]) -> int:
-    """Limited behind every product."""
+    """Limited after every product."""
     half, total = 1 << bits - 1, 0
     for p, q in zip(a, b, strict=True):
         total = max(-half, min(half - 1, total + p * q))

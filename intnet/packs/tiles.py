@@ -1,4 +1,4 @@
-"""Partial sums of products, as trail ports: what an accumulator holds behind each tile of K products.
+"""Partial sums of products, as trail ports: what an accumulator holds after each tile of K products.
 
     tiled(draft, {"x1": 16})     L/x1.partial of every weight layer L whose product is one of codes
 

@@ -148,12 +148,12 @@ def _read(path: Path, kind: Kind, content: bytes) -> tuple[Arrays, dict[str, Any
 
 
 def check_ends(stream: IO[bytes], archive: zipfile.ZipFile) -> None:
-    """ValueError where the file has bytes ahead of its first entry, or behind its end: readers skip them."""
+    """ValueError where the file has bytes ahead of its first entry, or after its end: readers skip them."""
     if min((item.header_offset for item in archive.infolist()), default=0) > 0:
         raise ValueError("bytes ahead of its first array")
     stream.seek(-len(_LAST) - _LAST_BYTES - len(archive.comment), os.SEEK_END)
     if stream.read(len(_LAST)) != _LAST:
-        raise ValueError("bytes behind its end")
+        raise ValueError("bytes after its end")
 
 
 def _array(content: bytes) -> np.ndarray:

@@ -54,7 +54,7 @@ def _partial(path: Path) -> Path:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `target` behind the last file; nothing is left where that fails.
+    """A folder to fill, which becomes `target` after the last file; nothing is left where that fails.
 
     The folders above it are made; `target` must not be there.
     """

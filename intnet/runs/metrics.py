@@ -112,7 +112,7 @@ def epoch_line(epoch: Epoch) -> dict[str, Any]:
 
 
 def history(lines: Iterable[dict[str, Any]], step: int, batch_size: int) -> History:
-    """That of a run behind `step`, of the lines of its log."""
+    """That of a run after `step`, of the lines of its log."""
     made = History()
     for line in lines:
         if line["step"] > step:

@@ -48,7 +48,7 @@ def check_same(world: World, state: State, step: int) -> None:
     other = [rank for rank, text in enumerate(said) if text != said[0]]
     if other:
         raise NumberError(
-            f"behind step {step:,} rank {other[0]} has another state than rank 0: a fault of its machine, or "
+            f"after step {step:,} rank {other[0]} has another state than rank 0: a fault of its machine, or "
             "a method of one's own that sums over images without the other ranks; the last checkpoint stands"
         )
 

@@ -5,7 +5,7 @@
 
 Names and shapes are torchvision's, as this library's are (`Model.all_parameters`), with running_mean and
 running_var of batch norm. num_batches_tracked, a count that nothing here reads, is passed over. PyTorch
-flattens images as (C, H, W), this library as (H, W, C): columns of the linear layer behind, and numbers of a
+flattens images as (C, H, W), this library as (H, W, C): columns of the linear layer after, and numbers of a
 batch norm between them, are put in order.
 Where a tensor does not fit, nothing is taken, unless `partial` says that the others are wanted without it.
 

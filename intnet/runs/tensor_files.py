@@ -203,7 +203,7 @@ def _reader(path: Path, archive: zipfile.ZipFile, name: str) -> Callable[[], np.
         with _named(path, name.removesuffix(".npy")), archive.open(name) as entry:
             values: np.ndarray = npy.read_array(entry, allow_pickle=False)
             if entry.read(1):  # to its end, where the checksum is compared
-                raise ValueError("bytes behind the array")
+                raise ValueError("bytes after the array")
             return values
 
     return raw

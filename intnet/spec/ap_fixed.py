@@ -1,4 +1,4 @@
-"""ap_fixed<W,I,Q,O,N> and ap_ufixed of HLS tools: W bits, W - I of them behind the point, Q rounds, O limits.
+"""ap_fixed<W,I,Q,O,N> and ap_ufixed of HLS tools: W bits, W - I of them after the point, Q rounds, O limits.
 
     code = O(n),  n = Q(x * 2^(W - I)),  value = code * 2^-(W - I)
 

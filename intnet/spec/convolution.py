@@ -54,7 +54,7 @@ def exact_dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
 
 
 def tiled_dot(tile: int) -> Dot:
-    """A dot product as an accumulator holds it that takes `tile` products at a time: sums behind each tile.
+    """A dot product as an accumulator holds it that takes `tile` products at a time: sums after each tile.
 
     >>> tiled_dot(2)([1, 1, 1], [5, 6, 7])
     [11, 18]

@@ -7,7 +7,7 @@ Which stands on which path says `Step.format_of` of a method: of `spec.methods.w
     (8)   SQ(x, k)  = R(x) * clip(Q(x / R(x), k), -1 + d, 1 - d), d = 2^-(k-1)        Shift
           R(x)      = 2^round(log2(max|x|))
     (17)  Flag-QE2  : two grids, Sc = R(x) / 2^(k-1) and Sc / 2^(k-1)                 Flag
-          <WL,FL>   : WL bits with the sign, FL of them behind the point              FixedPoint
+          <WL,FL>   : WL bits with the sign, FL of them after the point              FixedPoint
           BF(x, WL) = clip(round(x * 2^s), LB, UB) * 2^-s                             Scaled
 
 Numbers in brackets are equations of WAGEUBN (Yang et al. 2020); <WL,FL> is AdaPT's (Kummer et al. 2023, SR of
@@ -65,7 +65,7 @@ class Way(NamedTuple):
 
     @property
     def kept(self) -> int:
-        """The rounded integer within the range: the second step, behind rounding."""
+        """The rounded integer within the range: the second step, after rounding."""
         return self.decision.rounded if self.limits is None else overflow(self.decision.rounded, *self.limits)
 
     @property
@@ -143,7 +143,7 @@ class Format:
         raise NotImplementedError(f"{type(self).__name__} defines no limits")
 
     def limited(self, code: int) -> tuple[int, bool]:
-        """(code, whether the range changed it): the second step, behind rounding."""
+        """(code, whether the range changed it): the second step, after rounding."""
         limits = self.limits()
         kept = code if limits is None else overflow(code, *limits)
         return kept, kept != code

@@ -1,4 +1,4 @@
-"""Inference: one way forward behind training, and the class of every image.
+"""Inference: one way forward after training, and the class of every image.
 
     batch      256 test images, in order: what a format makes of a whole tensor, as R(x), it makes of a batch
     norm       by running means and variances (`Step.running`), or as scale x1 + offset (`Step.folded`);

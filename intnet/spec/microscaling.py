@@ -69,7 +69,7 @@ def greatest_binade(element: Element) -> int:
 
 
 def digits(element: Element) -> int:
-    """Bits behind the leading one of its greatest elements."""
+    """Bits after the leading one of its greatest elements."""
     return element.m if isinstance(element, Float) else element.wl - 2
 
 

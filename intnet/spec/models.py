@@ -66,7 +66,7 @@ def _own(layer: Layer, shape: Shape) -> Iterator[Parameter]:
 
 
 def output_shape(layer: Layer, shape: Shape) -> Shape:
-    """The shape of one image behind a layer, from that ahead of it."""
+    """The shape of one image after a layer, from that ahead of it."""
     if layer.kind == "linear":
         return (layer.channels,)
     if layer.kind in ("conv", "max_pool", "avg_pool"):

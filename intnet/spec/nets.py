@@ -77,7 +77,7 @@ Net = tuple[Layer | Residual, ...]
 
 
 def layers_of(net: Net) -> list[Layer]:
-    """All layers in order of definition; a shortcut's behind the branch's, ahead of what follows the join."""
+    """All layers in order of definition; a shortcut's after the branch's, ahead of what follows the join."""
     return list(_layers(net))
 
 
@@ -341,14 +341,14 @@ class Walk:
     _adaptive_pool, _adaptive_pool_back = _avg_pool, _avg_pool_back
 
     def _mean(self, layer: Layer, x: Value) -> Value:
-        """The mean over all positions, exact of integers: the layer behind stores it."""
+        """The mean over all positions, exact of integers: the layer after stores it."""
         self.kept[layer.name] = x.shape, isinstance(x, Tensor)
         if isinstance(x, Tensor):
             return pooling.global_avg_pool32(x)
         return Quotient(*pooling.global_avg_pool(Tensor(x.shape, exact(x))))
 
     def _mean_back(self, layer: Layer, e: Value) -> Value:
-        """The error over the number of positions, at each of them; exact behind integers."""
+        """The error over the number of positions, at each of them; exact after integers."""
         shape, floating = self.kept[layer.name]
         if floating:
             return pooling.global_avg_pool32_grad(to_float(e), shape)

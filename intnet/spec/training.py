@@ -2,7 +2,7 @@
 
     state_0   first values by the seed (`initial`, and the method's `first`)
     step s    the batch s of the seed's order (`data`), forward, loss (`loss`), backward, update, end of step;
-              behind the last batch of an epoch its end
+              after the last batch of an epoch its end
 
 A step is a function of (state, seed, s) alone: `words` draws by name, step and index. `digest` of the
 state is the SHA-256 that the run has.
@@ -60,7 +60,7 @@ def train(
     net: Net, method: str, data: batches.Dataset, seed: int = 1, steps: int = 1, batch_size: int = 64,
     options: dict[str, Any] | None = None, seen: Seen = lambda step, loss: None,
 ) -> State:  # fmt: skip
-    """The state behind so many steps from the seed; seen: told of every step, from 1, and its mean loss."""
+    """The state after so many steps from the seed; seen: told of every step, from 1, and its mean loss."""
     module = METHODS[method]
     settings = module.Settings.from_options(options or {})
     state = first(net, module, settings, data, seed)

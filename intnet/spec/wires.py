@@ -293,7 +293,7 @@ class Circuit:
         return first
 
     def register(self, name: str, bits: int, signed: bool = True) -> Wire:
-        """What `keep` gave it in the beat before; 0 behind a reset."""
+        """What `keep` gave it in the beat before; 0 after a reset."""
         return Wire(self, "register", None, (), span(bits, signed), name)
 
     def keep(self, register: Wire, value: Wire) -> None:

@@ -128,7 +128,7 @@ class Point:
 
 
 def _ordered(settings: dict[str, Any]) -> dict[str, Any]:
-    """By key; patterns of one key behind it as they were given: of those that match the last one holds."""
+    """By key; patterns of one key after it as they were given: of those that match the last one holds."""
 
     def place(name: str) -> tuple[str, bool]:
         key, at, _ = name.partition("@")
@@ -326,7 +326,7 @@ def opened(folder: Path, plan: Plan) -> Iterator[None]:
         if (folder / PLAN).exists():
             _check_grown(folder, read(folder), plan)
         files.replace(folder / PLAN, text(plan).encode())
-        (folder / RUNS).mkdir(exist_ok=True)  # behind the plan, without which a folder with runs is refused
+        (folder / RUNS).mkdir(exist_ok=True)  # after the plan, without which a folder with runs is refused
         yield
 
 

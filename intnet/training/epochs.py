@@ -1,6 +1,6 @@
-"""Epochs of a run: steps, a test behind each epoch, callbacks, progress; an interrupt stops between steps.
+"""Epochs of a run: steps, a test after each epoch, callbacks, progress; an interrupt stops between steps.
 
-`Run.fit` calls `train_epochs`. A callback is called with the run behind each epoch, its row of `run.history`
+`Run.fit` calls `train_epochs`. A callback is called with the run after each epoch, its row of `run.history`
 being there; one that returns True stops the training. `EarlyStopping` is one.
 """
 
@@ -27,7 +27,7 @@ class EarlyStopping:
     """A callback: stops when a column of `run.history` has not got better for `patience` epochs.
 
     column: less is better of a loss, more of all others. It reads the history alone, so a run that goes on
-    stops where an unbroken one would. restore_best: where it stops, the run goes back to where it was behind
+    stops where an unbroken one would. restore_best: where it stops, the run goes back to where it was after
     its best epoch, to the bit: parameters, optimizer, step, history.
     """
 
@@ -88,12 +88,12 @@ class Progress:
         self.bars.stop()
 
     def step(self, report: StepReport) -> None:
-        """Behind a step."""
+        """After a step."""
         self.bars.update(self.task, completed=report.step, note=note(report))
         self._line(f"step {report.step:,} of {self.steps:,}: {note(report)}")
 
     def epoch(self) -> None:
-        """Behind an epoch: its row in words."""
+        """After an epoch: its row in words."""
         row = self.run.history.epochs[-1]
         text = f"epoch {row.epoch}: loss {row.loss:.4f}" if row.loss is not None else f"epoch {row.epoch}"
         if row.test_accuracy is not None:
@@ -115,7 +115,7 @@ def train_epochs(
     on_step: Callable[[StepReport], None] | None,
     progress: bool,
 ) -> None:
-    """Train until so many epochs are done in all, or a callback or an interrupt stops it behind a step."""
+    """Train until so many epochs are done in all, or a callback or an interrupt stops it after a step."""
     steps, reports = epochs * run.steps_per_epoch, list[StepReport]()
     within = False
     try:
@@ -139,7 +139,7 @@ def train_epochs(
         stopped = True
     if stopped and run.step < steps:
         print(
-            f"stopped behind step {run.step:,} of {steps:,}: run.fit(epochs={epochs}) goes on, to the same "
+            f"stopped after step {run.step:,} of {steps:,}: run.fit(epochs={epochs}) goes on, to the same "
             "bits",
             file=sys.stderr,
         )

@@ -34,9 +34,9 @@ class Epoch:
     """One epoch, from 1, and the last step of it.
 
     loss, accuracy: means over its training images, each as its step found it; None where not all were seen
-    test_loss, test_accuracy: of the test part behind it, where it was tested
+    test_loss, test_accuracy: of the test part after it, where it was tested
     saturated: 'layer/path' -> values that a range changed in it; widths: layer -> bits of its weights
-    behind it, where the method moves them
+    after it, where the method moves them
     """
 
     epoch: int
@@ -93,7 +93,7 @@ class History(Shown):
         self.steps = []
 
     def tested(self, found: Scores) -> None:
-        """Scores of the test part behind the last epoch."""
+        """Scores of the test part after the last epoch."""
         loss = found.loss if math.isfinite(found.loss) else None
         self.epochs[-1] = replace(self.epochs[-1], test_loss=loss, test_accuracy=found.accuracy)
 

@@ -1,4 +1,4 @@
-"""Inference behind training: the logits, class and probabilities of images, and how many are right.
+"""Inference after training: the logits, class and probabilities of images, and how many are right.
 
 `statistics=batch`, and formats that scale by the greatest value of a tensor, read what a batch shares: the
 definition has batches of 256 images in order, which is what all of this takes unless told.

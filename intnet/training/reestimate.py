@@ -1,7 +1,7 @@
 """Batch norm's running statistics, re-estimated ahead of evaluation by the parameters as they stand.
 
     with reestimated(model, method, batches):
-        ...                 inference reads the new statistics; behind it the model is as it was
+        ...                 inference reads the new statistics; after it the model is as it was
 
 A running statistic follows training by 1/8 a step, and each layer's inputs move with the layers ahead of it:
 where parameters move fast it lags behind them. Here all batches pass through the same parameters, in

@@ -198,7 +198,7 @@ class Run(Shown):
         on_step: Callable[[StepReport], None] | None = None,
         progress: bool = True,
     ) -> "Run":
-        """Go on until `epochs` epochs are done in all, the test part tested behind each; see `fit`.
+        """Go on until `epochs` epochs are done in all, the test part tested after each; see `fit`.
 
         Ctrl-C stops between two steps, and this returns too: called again, it goes on to the same bits.
         """
@@ -271,7 +271,7 @@ class Run(Shown):
     def __repr__(self) -> str:
         epochs = f"epoch {self.step / self.steps_per_epoch:.4g}"
         return (
-            f"Run({self.method!r}, {self.model.kind} on {self.data.name!r}, behind step {self.step:,}, "
+            f"Run({self.method!r}, {self.model.kind} on {self.data.name!r}, after step {self.step:,}, "
             f"{'to be tested on these data' if self.tested_only else epochs})"
         )
 
@@ -290,7 +290,7 @@ class Run(Shown):
         if last is not None and last.loss is not None:
             pairs["loss"] = f"{last.loss:.4f} in epoch {last.epoch}"
         if last is not None and last.test_accuracy is not None:
-            pairs["test accuracy"] = f"{last.test_accuracy:.2%} behind epoch {last.epoch}"
+            pairs["test accuracy"] = f"{last.test_accuracy:.2%} after epoch {last.epoch}"
         return facts("", [*pairs.items(), ("state sha256", self.digest())])
 
     # -- its state ------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def fit(
     data: a Dataset, or arrays as `datasets.from_arrays` takes them: (X, y) or (X, y, X_test, y_test)
     record: patterns of 'layer/path' with shell wildcards, such as 'layer1.0.conv1/*', whose values of the
     last step are in `run.paths['layer/path']`
-    callbacks: each is called with the run behind every epoch, and stops the training by returning True
+    callbacks: each is called with the run after every epoch, and stops the training by returning True
     progress: on stderr, where that is a terminal, or in a notebook
     """
     _check_new(model, method)

@@ -78,7 +78,7 @@ def exponents(record: Record) -> dict[str, Any]:
 
 
 class Judge:
-    """The definition of one step of a run's method, or of inference behind it."""
+    """The definition of one step of a run's method, or of inference after it."""
 
     def __init__(self, taken: Taken) -> None:
         run, method = taken.run, taken.run.method

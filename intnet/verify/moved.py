@@ -21,7 +21,7 @@ SMALL = 4096  # elements up to which the rest of the state is handed to an updat
 
 
 class Moved:
-    """The tasks behind the step."""
+    """The tasks after the step."""
 
     def __init__(self, values: Values) -> None:
         self.taken, self.values, self.judge, self.options = values.taken, values, values.judge, values.options

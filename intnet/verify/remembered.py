@@ -61,7 +61,7 @@ class Remembered:
             self._whole(self._with_gradients())
 
     def _whole(self, step: Any) -> None:
-        """The hooks behind the backward pass, then every tensor that they move."""
+        """The hooks after the backward pass, then every tensor that they move."""
         if self._weights() > LARGE and hasattr(step, "gather"):
             self._in_part(step)
         elif self._weights() > LARGE and any(self._is_kept(name, REMEMBERED) for name in self.taken.after):

@@ -25,7 +25,7 @@ FEW = 8  # images of the forward pass in training that inference is compared wit
 
 @dataclass
 class Taken:
-    """One step, from 0: the state before and behind it, what happened, and the digest without a watcher.
+    """One step, from 0: the state before and after it, what happened, and the digest without a watcher.
 
     ended: the state ahead of the epoch's end, where the step ends one
     """
@@ -44,7 +44,7 @@ class Taken:
 
 @dataclass
 class Inference:
-    """A batch of test images behind `Taken.step` steps.
+    """A batch of test images after `Taken.step` steps.
 
     batch: its number, from 0; images, labels: as the fast code read them
     logits: of the watched pass, as the model gave them; classes: of the other one
@@ -90,7 +90,7 @@ def at_the_end_of_an_epoch(run: Run, seen: Callable[[], None]) -> Iterator[None]
 
 
 def take_inference(run: Run, steps: int, batch: int, progress: Callable[[Run, int], None]) -> Taken:
-    """Test batch number `batch`, from 1, of a run behind so many steps; ConfigError where there is none."""
+    """Test batch number `batch`, from 1, of a run after so many steps; ConfigError where there is none."""
     labels = run.data.test_labels
     last = -(-len(labels) // EVALUATION_BATCH)
     if not 1 <= batch <= last:

@@ -1,6 +1,6 @@
 """What there is to verify of a recorded step: `Step(taken, options).rows(layer)`.
 
-Every stored result of an operation is one task, every event another, and what stands behind the step, the
+Every stored result of an operation is one task, every event another, and what stands after the step, the
 parameters and the rest of the state, are the last. A result is named by the event that handed it on; one that
 no event names, as the sum of two float32 branches, by the event that came next and the operation.
 """

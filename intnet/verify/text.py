@@ -25,7 +25,7 @@ def grouped(rows: list[Row]) -> list[list[Row]]:
 def show(run: Run, step: int, batch: int | None, rows: list[Row], found: Totals) -> None:
     """Heading, table, what is not specified, totals, and the first difference; batch: of inference."""
     console = Console(highlight=False)
-    when = f"step {step:,}" if batch is None else f"test batch {batch} behind step {step:,}"
+    when = f"step {step:,}" if batch is None else f"test batch {batch} after step {step:,}"
     what = f"{run.method.name}, {run.model.kind} on {run.data.name}, seed {run.seed}, {when}"
     console.print(f"[bold]{what}[/bold]: every data path by intnet.spec", soft_wrap=True)
     tables.show(_table(rows), console)

@@ -2,7 +2,7 @@
 
 Workers are forks of the process that took the step: they read its arrays, each on one thread. What each layer
 came to is written to the file at once, so a verification that was stopped goes on. The file names what it is
-of: the definition, the package's sources, the run, the state behind the step, the options; where one of these
+of: the definition, the package's sources, the run, the state after the step, the options; where one of these
 is another, it starts anew.
 """
 
@@ -112,13 +112,13 @@ def verify(
 
 def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]:
     """What belongs to no layer: that the step ends alike where nobody watches, its wiring; of all, images."""
-    row = Row("step", "digest", "the state behind the step, watched and as in training", ["state.digest"])
+    row = Row("step", "digest", "the state after the step, watched and as in training", ["state.digest"])
     row.elements = row.checked = len(taken.after)
     if taken.digest != taken.unwatched:
         row.state, row.differing = DIFFERS, 1
         row.why = f"{taken.digest} watched, {taken.unwatched} as in training"
     if taken.inference is not None:
-        row.equation = "the state behind inference, which moves nothing"
+        row.equation = "the state after inference, which moves nothing"
     wires = wiring.check(taken, Judge(taken))
     if pattern is not None:
         return [row, wires]

@@ -355,7 +355,7 @@ def test_bad_files(tmp_path: Path) -> None:
             datasets.load(f"arrays:{name}", tmp_path)
     np.savez_compressed(tmp_path / "packed.npz", **good)
     packed = bytearray((tmp_path / "packed.npz").read_bytes())
-    packed[44:60] = b"\xff" * 16  # of X's deflated bytes, behind the name
+    packed[44:60] = b"\xff" * 16  # of X's deflated bytes, after the name
     (tmp_path / "bits.npz").write_bytes(packed)
     header = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 100000000)}"
     with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archived:

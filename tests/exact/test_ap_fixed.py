@@ -47,7 +47,7 @@ def sweep(format: ApFixed, codes: np.ndarray, exponent: int) -> None:
 
 @pytest.mark.parametrize(("q", "o"), PAIRS)
 def test_all_35_pairs_are_as_defined(q: str, o: str) -> None:
-    """Three bits behind the last one, and three times the range."""
+    """Three bits after the last one, and three times the range."""
     for format in types(q, o):
         sweep(format, np.arange(-(12 << format.w), (12 << format.w) + 1), format.exponent - 3)
 
@@ -126,7 +126,7 @@ int main() {
 
 
 def carried(code: int, format: ApFixed) -> bool:
-    """Whether rounding changes bit w of the code, counted in the type's steps, two bits behind them."""
+    """Whether rounding changes bit w of the code, counted in the type's steps, two bits after them."""
     w, shift = format.w, 5 + format.exponent
     n = spec.round_fraction(Fraction(code, 1 << shift), spec.ROUNDINGS[format.q])
     return spec.bit(code >> shift, w) != spec.bit(n, w)

@@ -79,7 +79,7 @@ def test_sums_at_any_exponents_elsewhere(exponent: int, tmp_path: Path) -> None:
 
 
 def of_bits(bits: list[int], exponent: int, channels: int) -> Program:
-    """The identity behind blocks of so many bits."""
+    """The identity after blocks of so many bits."""
     one = np.eye(channels, dtype=np.int64)
     steps = np.zeros((-(-channels // 4),) * 2, np.int64)
     return row(

@@ -95,7 +95,7 @@ def test_tabulating_leaves_no_trace() -> None:
 
 
 def stairs(exponent: int, lo: int, hi: int) -> Program:
-    """tanh at 2^exponent, to codes of 7 bits behind the point, halved."""
+    """tanh at 2^exponent, to codes of 7 bits after the point, halved."""
 
     def at(x: np.ndarray) -> np.ndarray:
         return np.array([tanh_round(Fraction(int(v)) * Fraction(2) ** exponent, -7) for v in x], np.int64)

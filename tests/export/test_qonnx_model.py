@@ -108,7 +108,7 @@ def test_weights_of_a_bit_in_qonnx(codes: tuple[int, int]) -> None:
 
 
 def chain(rng: np.random.Generator, lo: int, hi: int, channels: int) -> Program:
-    """Operations by channel, some of which fall: what batch norm and the rounding behind it are."""
+    """Operations by channel, some of which fall: what batch norm and the rounding after it are."""
     a, b = rng.integers(-(1 << 24), 1 << 24, (2, channels))
     den = rng.integers(1 << 20, 1 << 25, channels)
     return Program(

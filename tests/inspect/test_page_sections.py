@@ -62,7 +62,7 @@ def test_the_picture_has_each_block_in_the_color_of_its_bits(shape: tuple[int, .
 
 @pytest.mark.slow
 def test_the_map_of_a_run_is_that_of_its_state() -> None:
-    """dynasty behind an epoch: the bits read from the step's codes are those that the run remembers."""
+    """dynasty after an epoch: the bits read from the step's codes are those that the run remembers."""
     run, recorder = run_folder.build("dynasty", {}, "mlp", "digits", 32, 1, 64), Recorder()
     run.train(2)
     remembered = {

@@ -116,7 +116,7 @@ def minimal(
 
 
 def test_push_down_of_known_weights() -> None:
-    """Multiples of 2^-6 up to 1 need 6 bits behind the point, and 8 in all: +1 is code 64."""
+    """Multiples of 2^-6 up to 1 need 6 bits after the point, and 8 in all: +1 is code 64."""
     w = np.arange(-64, 65, dtype=F32) / F32(64)
     words = np.zeros(129, np.uint32)
     assert lib.push_down(w, 16, 10, 129, 0.0, words) == (8, 6)

@@ -171,7 +171,7 @@ def switch_behind_the_update(patch: Patch) -> None:
 
 
 def format_of_the_next(patch: Patch) -> None:
-    """Batch norm and activation take the format of the weight layer behind them."""
+    """Batch norm and activation take the format of the weight layer after them."""
 
     def follow(self: Adapt, layers: Any) -> None:
         self._weighted = [layer for layer in layers if layer.takes_weight]

@@ -140,7 +140,7 @@ def streams(change: Callable[[str], str]) -> Fault:
 
 
 def late_words(patch: Patch) -> None:
-    """What is rounded when it is read draws the words behind."""
+    """What is rounded when it is read draws the words after."""
     load, encode, late = packing.Later.load, packing.encode, [0]
 
     def loading(self: Any) -> Any:

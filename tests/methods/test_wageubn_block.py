@@ -31,7 +31,7 @@ SHAPE, CLASSES = (2, 2, 1), 3
 
 
 class Stack(Model):
-    """Layers one behind another, of images of 4 pixels, behind `flatten`."""
+    """Layers one behind another, of images of 4 pixels, after `flatten`."""
 
     def __init__(self, *layers: Layer) -> None:
         super().__init__("stack", SHAPE, CLASSES)
@@ -54,7 +54,7 @@ def stack(*kinds: str) -> Net:
     return SpecLayer("flatten", "flatten"), *body
 
 
-# Silu whose output scales and is scaled; no batch norm, and a pool behind; a join; the classifier behind.
+# Silu whose output scales and is scaled; no batch norm, and a pool after; a join; the classifier after.
 WORLDS: dict[str, tuple[Net, Callable[[], Model]]] = {
     **{net: KINDS[net] for net in ("excited", "lenet", "resnet")},
     "direct": (
@@ -82,7 +82,7 @@ def begun(model: Model, **options: Any) -> Run:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("world", WORLDS)
 def test_from_the_seed_to_the_classes(world: str, options: dict[str, Any]) -> None:
-    """Three steps, the second of an epoch behind them too; then inference."""
+    """Three steps, the second of an epoch after them too; then inference."""
     net, make = WORLDS[world]
     run = begun(make(), **options)
     run.train(3)
@@ -208,7 +208,7 @@ def test_the_first_block_of_models(name: str) -> None:
     assert [layer.name for layer in model.all_layers() if layer.first_block] == BLOCKS[name]
 
 
-# -- an activation behind the last layer, which is float32 too ---------------------------------------
+# -- an activation after the last layer, which is float32 too ---------------------------------------
 
 ENDS: dict[str, type[Layer]] = {"relu": ReLU, "tanh": Tanh, "sigmoid": Sigmoid, "silu": SiLU}
 
@@ -216,7 +216,7 @@ ENDS: dict[str, type[Layer]] = {"relu": ReLU, "tanh": Tanh, "sigmoid": Sigmoid, 
 @pytest.mark.parametrize("options", [{}, {"saved.bits": "2/4"}, {"edges": "fixed16"}], ids=str)
 @pytest.mark.parametrize("kind", ENDS)
 def test_an_activation_ends_the_net(kind: str, options: dict[str, Any]) -> None:
-    """It stores its error in integers, behind which the derivative of a float32 ReLU has to take codes."""
+    """It stores its error in integers, after which the derivative of a float32 ReLU has to take codes."""
     model = Stack(Linear(4, 5), BatchNorm2d(5), ReLU(), Linear(5, CLASSES), ENDS[kind]())
     fast, plain = random_images(model, 6)
     run = Run(model, methods.Wageubn(**options), fast, 3, 2)

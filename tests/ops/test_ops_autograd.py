@@ -96,7 +96,7 @@ def late(told: list[str]) -> Op:
 
 
 def test_a_gradient_on_its_way_is_waited_for_at_the_end() -> None:
-    """Behind another operation of one operand too: that waits with it."""
+    """After another operation of one operand too: that waits with it."""
     told: list[str] = []
     product, x, v, w = late(told), leaf(2), leaf(3), leaf(5)
     y = product(SCALE(w, by=10), product(v, x))  # 50 * (3 * 2)

@@ -177,7 +177,7 @@ def test_integer_dropout(keep: Fraction, shape: tuple[int, ...], seed: int) -> N
 
 
 def test_dropout_of_a_rectified_quotient_keeps_the_relu() -> None:
-    """Averages, exact and not rounded yet: the ReLU behind them is part of the value that is dropped."""
+    """Averages, exact and not rounded yet: the ReLU after them is part of the value that is dropped."""
     x = QTensor(np.array([[-5, 6, -7, 8], [-1, 1, 3, -3]], np.int8), 0)
     quotient = Exact([(x, 1)], 0, den=4).rectified()
     words, keep = rng.words(1, 0, 0, 8), Fraction(1, 2)

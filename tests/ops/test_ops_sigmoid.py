@@ -78,7 +78,7 @@ def test_any_exponent(curve: str, exponent: int, out: int, mode: str, bits: int,
 
 @pytest.mark.parametrize("curve", CURVES)
 def test_all_three_stages_agree(curve: str) -> None:
-    """What float64 decides, decimals decide alike; behind `far` so does the point beside the asymptote."""
+    """What float64 decides, decimals decide alike; after `far` so does the point beside the asymptote."""
     x = integer(3, (200,), 26, -22)
     made = CURVES[curve](x)
     quick = quantize(made, Direct(8)).codes.tolist()

@@ -228,7 +228,7 @@ def test_what_is_told_on_the_command_line(
 
 
 def saturating(bits: int) -> Callable[..., contract_device.T]:
-    """x1 in an accumulator that limits behind every product."""
+    """x1 in an accumulator that limits after every product."""
 
     def forward(x0: contract_device.T, w: contract_device.T, at: dict[str, int]) -> contract_device.T:
         shape = contract_device.size_out(x0.shape, w.shape, at)

@@ -83,7 +83,7 @@ def test_unknown_bits_are_read_as_none_and_listed() -> None:
         ("01\n_\n", "dut/x.hex:2: '' is no word"),
         ("01\n8'hff\n", 'dut/x.hex:2: "8\'hff" is no word'),
         ("0x01\n0xg\n", "dut/x.hex:2: 'g' is no word"),
-        ("0x01\n0x\n", "dut/x.hex:2: '0x' is either '' behind 0x, or a word with an unknown digit"),
+        ("0x01\n0x\n", "dut/x.hex:2: '0x' is either '' after 0x, or a word with an unknown digit"),
         ("01\n@5\n02\n", "dut/x.hex:2: @5 where word 1 comes next: words are left out or written twice"),
         ("01\n@g\n", "dut/x.hex:2: '@g' is no address"),
         ("01\n@-1\n", "dut/x.hex:2: '@-1' is no address"),
@@ -108,9 +108,9 @@ def test_what_could_be_no_word_is_named(text: str, message: str) -> None:
         ("00\n", "x.hex:1: '00' is no word of 4 hex digits"),
         (
             "0x1\n0x07\n",
-            "x.hex:2: '0x07' is either '07' behind 0x, or a word with an unknown digit: write all 4",
+            "x.hex:2: '0x07' is either '07' after 0x, or a word with an unknown digit: write all 4",
         ),
-        ("0x0123\n0x12\n", "x.hex:2: '0x12' is either '12' behind 0x"),
+        ("0x0123\n0x12\n", "x.hex:2: '0x12' is either '12' after 0x"),
     ],
 )
 def test_what_could_mean_two_things_is_named(text: str, message: str) -> None:

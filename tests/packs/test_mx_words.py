@@ -119,7 +119,7 @@ def test_a_format_that_is_none_is_refused(change: dict[str, Any], says: str) -> 
 
 
 def ports_of(x: list[float], name: str, mode: str = "ties_even", rule: str = "floor") -> dict[str, list[int]]:
-    """The ports of one row, by what stands behind the path's name."""
+    """The ports of one row, by what stands after the path's name."""
     along = Along(Microscaling(MXS[name].element, 32, rule), 1)
     event, _ = event_of(np.array([x], np.float32), along, mode)
     rounding = {"mode": mode, "grid": None, "words": None, "word_bits": 32, "source": {"tensor": "fc/x"}}

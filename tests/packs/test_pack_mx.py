@@ -383,7 +383,7 @@ def test_a_zero_without_its_sign_is_named(made: Make, tmp_path: Path) -> None:
     read, name = made("linear"), "fc2/x0b"
     dut, codes = good(read, tmp_path / "dut"), read.codes("fc2/e3w").reshape(-1)
     minus = 1 << read.ports["fc2/e3w"].bits - 1
-    assert np.any(codes == minus) and not np.any(read.codes(name) == minus)  # behind a ReLU there is none
+    assert np.any(codes == minus) and not np.any(read.codes(name) == minus)  # after a ReLU there is none
     give(read, "fc2/e3w", np.where(codes == minus, 0, codes).tolist(), dut)
     found = result_of(read, dut, "fc2/e3w")
     assert "a zero that has lost its sign" in [verdict.name for verdict in found.verdicts if verdict.whole]

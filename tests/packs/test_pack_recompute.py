@@ -143,7 +143,7 @@ def test_an_input_that_cannot_be_is_one_clear_error(alone: pack.Pack, tmp_path: 
 
 @pytest.mark.slow
 def test_a_pack_of_a_rate_that_moves_within_epochs(tmp_path: Path) -> None:
-    """AdamW behind a clip, in the midst of a warmup: the step's place in its epoch is in the pack."""
+    """AdamW after a clip, in the midst of a warmup: the step's place in its epoch is in the pack."""
     levers = {"optimizer": "adamw", "weight_decay": 0.1, "warmup": 2, "cosine": 1, "clip": 0.5}
     run = run_folder.build("adapt", levers, "mlp", "digits", batch_size=16, limit=64)
     run.train(2)

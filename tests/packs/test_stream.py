@@ -160,7 +160,7 @@ def test_a_setting_that_is_none(settings: Settings) -> None:
 
 
 def test_a_unit_that_remembers_beats_without_vectors_has_no_resets() -> None:
-    """Behind a reset its results are others: there is no beat from which to go on."""
+    """After a reset its results are others: there is no beat from which to go on."""
 
     def build(c: Circuit, p: Settings) -> None:
         x, last = c.read("x", p["W"]), c.register("before", p["W"])

@@ -74,8 +74,8 @@ def test_long_checks_stand_there_with_the_sizes_of_their_command(name: str) -> N
     assert sizes is not None
     seeds = given.get("seeds", ",".join(map(str, sizes.seeds))).replace(",", ", ")
     limit, model = int(given.get("limit", sizes.limit)), given.get("model", sizes.model)
-    lines = " ".join(text.split())
-    assert lines.startswith(f"{CHECKS[name].source} {model} on {sizes.data}: {limit:,} images, ")
+    data, lines = given.get("data", sizes.data), " ".join(text.split())
+    assert lines.startswith(f"{CHECKS[name].source} {model} on {data}: {limit:,} images, ")
     assert re.search(rf"seeds? {seeds};", lines)
 
 

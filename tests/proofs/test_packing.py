@@ -70,7 +70,7 @@ def test_words(bits: int) -> None:
 
 
 def bytes_there_and_back(bits: int, n: int) -> Callable[[Any, Any], Claim]:
-    """As above of bytes, whose loops shift eight codes at once; codes behind the last are 0."""
+    """As above of bytes, whose loops shift eight codes at once; codes after the last are 0."""
 
     def of(pack: Any, unpack: Any) -> Claim:
         def claim() -> Any:

@@ -138,12 +138,12 @@ def test_float16_is_not_a_state(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [b"\0", b"\n", b"PK\5\6" + bytes(30), bytes(1 << 17)])
 def test_bytes_behind_the_end_or_ahead_of_the_start_are_refused(more: bytes, saved: Path) -> None:
     content = saved.read_bytes()
-    for changed, where in ((content + more, "behind its end"), (more + content, "ahead of its first array")):
+    for changed, where in ((content + more, "after its end"), (more + content, "ahead of its first array")):
         saved.write_bytes(changed)
         with pytest.raises(CheckpointError, match=f"bytes {where}|truncated, damaged or not a checkpoint"):
             checkpoint.load(saved)
     saved.write_bytes(content + b"\0")
-    with pytest.raises(CheckpointError, match="bytes behind its end"):
+    with pytest.raises(CheckpointError, match="bytes after its end"):
         checkpoint.load(saved)
     saved.write_bytes(content)
     assert checkpoint.load(saved)[1] == META

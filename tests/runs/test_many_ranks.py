@@ -81,7 +81,7 @@ def test_a_folder_is_that_of_one_process(
 
 
 def test_commands_read_it_as_any_run_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run that goes on behind it too: inspected, verified against the definition, packed, checked."""
+    """A run that goes on after it too: inspected, verified against the definition, packed, checked."""
     net = ("--method", "wageubn", "--model", "mlp", "--data", "digits")
     small = (*net, "--limit", "64", "--batch-size", "64")
     found = mpirun(3, "train", *small, "--steps", "3", "--out", str(tmp_path / "many"))
@@ -122,7 +122,7 @@ def ranks_of(process: subprocess.Popen[str]) -> Iterator[psutil.Process]:
 
 
 def started(line: list[str], run: Path, steps: int) -> subprocess.Popen[str]:
-    """The command behind so many lines of its metrics."""
+    """The command after so many lines of its metrics."""
     how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(line, env=settings(), **how)
     while not (run / "metrics.jsonl").exists() or (run / "metrics.jsonl").read_text().count("\n") < steps:

@@ -258,7 +258,7 @@ SAVED = {"bits": "2/4", "mix_prob": "0.8,0.2@3", "bucket": 64, "codec@fc2": "lev
 
 @pytest.mark.slow
 def test_kill_9_under_saved_activations(tmp_path: Path) -> None:
-    """In epochs of four steps, before and behind the fall of the mix's share: same digest, same tape."""
+    """In epochs of four steps, before and after the fall of the mix's share: same digest, same tape."""
     whole, folder = tmp_path / "whole", tmp_path / "run"
     options = [part for key, value in SAVED.items() for part in ("--set", f"{key}={value}")]
     command: tuple[object, ...] = (

@@ -138,7 +138,7 @@ def test_damaged_npz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for damaged, message in (
         (content[:500], "truncated or no .npz file"),
         (b"", "truncated or no .npz file"),
-        (content + b"\0", "truncated or no .npz file .bytes behind its end"),
+        (content + b"\0", "truncated or no .npz file .bytes after its end"),
         (content + b"PK\5\6 and more", "truncated or no .npz file"),
         (b"PK\3\4" + content, "truncated or no .npz file .bytes ahead of its first array"),
         (content.replace(b"\x00\x00\x80?" * 9, b"\x00\x00\x80@" * 9, 1), "a is damaged .BadZipFile.*CRC"),

@@ -169,7 +169,7 @@ def test_a_sum_that_passes_the_last_float_is_refused():
 
 def test_groups_of_sixteen_images_meet_in_a_tree():
     big, ones = F(2**24), [F(1)] * 16
-    assert floats.batch_sum32([big, *ones]) == big  # 15 ties within the group, one behind it
+    assert floats.batch_sum32([big, *ones]) == big  # 15 ties within the group, one after it
     assert floats.batch_sum32([*ones, big]) == big + 16
     zeros = [F(0)] * 15
     one = [F(1), *zeros]

@@ -48,7 +48,7 @@ def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 @contextmanager
 def forgotten(folder: Path) -> Iterator[None]:
-    """What is registered meanwhile is forgotten behind it, with the modules that stand in the folder."""
+    """What is registered meanwhile is forgotten after it, with the modules that stand in the folder."""
     before = {kind: (dict(one), dict(one.origins)) for kind, one in plugins._REGISTRIES.items()}
     loaded, path = dict(plugins._LOADED), list(sys.path)
     importlib.invalidate_caches()

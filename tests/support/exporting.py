@@ -1,4 +1,4 @@
-"""Networks behind a few steps of training, for tests of what leaves the house; its numbers in C and ONNX."""
+"""Networks after a few steps of training, for tests of what leaves the house; its numbers in C and ONNX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inference by the library and by the definition behind a run's steps: logits, classes, ranks."""
+"""Inference by the library and by the definition after a run's steps: logits, classes, ranks."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def train(
 
 
 def write(folder: Path, lines: list[dict[str, Any]]) -> Path:
-    """Lines behind those of a run's log."""
+    """Lines after those of a run's log."""
     with open(folder / "metrics.jsonl", "a") as stream:
         stream.writelines(json.dumps(line) + "\n" for line in lines)
     return folder

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NET = ("--model", "mlp", "--data", "digits", "--step", "1", "--elements", "60")
 
 
-SECOND = ("--batch-size", "12", "--step", "2")  # a step behind which there is momentum
+SECOND = ("--batch-size", "12", "--step", "2")  # a step after which there is momentum
 INFERENCE = ("--batch-size", "12", "--inference", "2")  # 103 test images
 
 
@@ -251,7 +251,7 @@ def verified(folder: Path, method: str, *more: str, compiled: bool = False) -> t
 
 
 def differing(told: dict[str, Any]) -> list[str]:
-    """The paths that differ: the first one of the step first, what belongs to no layer behind."""
+    """The paths that differ: the first one of the step first, what belongs to no layer after."""
     rows = [row for row in told["paths"] if row["state"] == "differs"]
     rows.sort(key=lambda row: row["order"])
     return [row["path"] for row in rows]

@@ -178,7 +178,7 @@ ZOO: Net = (
 
 
 class Apart(Zoo):
-    """Windows that do not overlap: behind AdaPT's float32 error only those are exact."""
+    """Windows that do not overlap: after AdaPT's float32 error only those are exact."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -90,7 +90,7 @@ def test_a_row_tells_its_method() -> None:
 
 # -- figures, by hand --------------------------------------------------------------------------
 
-# mlp on digits: 64 -> 64 -> 64 -> 10, batch norm and ReLU behind the first two layers
+# mlp on digits: 64 -> 64 -> 64 -> 10, batch norm and ReLU after the first two layers
 BATCH, WIDE, CLASSES = 64, 64, 10
 VALUES = BATCH * WIDE
 LOSS = 4 * BATCH * CLASSES + 8 * BATCH  # probabilities, labels

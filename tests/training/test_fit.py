@@ -175,7 +175,7 @@ def test_an_interrupt_hands_the_run_back_and_it_goes_on_to_the_same_bits(
     run = made(on_step=interrupted)
     assert run.step == 6 and len(run.history) == 1 and signal.getsignal(signal.SIGINT) is handler
     assert (
-        "stopped behind step 6 of 12: run.fit(epochs=3) goes on, to the same bits" in capsys.readouterr().err
+        "stopped after step 6 of 12: run.fit(epochs=3) goes on, to the same bits" in capsys.readouterr().err
     )
     whole = made()
     assert run.fit(3).digest() == whole.digest()
@@ -373,7 +373,7 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
 
 def test_reprs_and_summaries() -> None:
     run = made(epochs=1, record=["fc1/*"])
-    assert repr(run) == "Run(Wageubn(), mlp on 'arrays', behind step 4, epoch 1)"
+    assert repr(run) == "Run(Wageubn(), mlp on 'arrays', after step 4, epoch 1)"
     assert (
         repr(run.model)
         == f"MLP('mlp': 1x1x6 to 2 classes, {6 * 64 + 64 * 64 + 4 * 64 + 64 * 2 + 2:,} parameters)"

@@ -60,7 +60,7 @@ def step(model: Model | None = None, method: methods.Method | None = None) -> Ru
 
 @pytest.fixture
 def registered(tmp_path: Path) -> Iterator[None]:
-    """What a test registers is forgotten behind it."""
+    """What a test registers is forgotten after it."""
     with forgotten(tmp_path):
         yield
 
@@ -81,7 +81,7 @@ def test_layers_where_nobody_looks_for_them(held: Callable[[Any], Any]) -> None:
 def test_a_layer_behind_finish() -> None:
     model = Net()
     model.late = ReLU()
-    with pytest.raises(ConfigError, match=r"layer late was set behind self.finish\(\)"):
+    with pytest.raises(ConfigError, match=r"layer late was set after self.finish\(\)"):
         Run(model, Float32(), DIGITS, 16, 1)
 
 

@@ -97,7 +97,7 @@ def test_any_number_of_threads(method: str) -> None:
 
 @pytest.mark.slow
 def test_one_batch_is_that_batch_s_own() -> None:
-    """Ahead of the first step too; behind the block there are no statistics again."""
+    """Ahead of the first step too; after the block there are no statistics again."""
     run, own = made(), made(statistics="batch")
     images, seen = run.batch(0)[0], Recorder("bn*")
     with own.method.within(training=False, observers=[seen]):

@@ -158,7 +158,7 @@ MOVING = {
     "muppet": ("muppet", {"resolution": "3", "patience": "1"}, 30, 40),
     "dynasty": ("dynasty", {"gamma": "0.25"}, 4, 40),  # a second map
     "dynasty by weights": ("dynasty", {"forward_dynamic": "weight", "weight_bits": "5"}, 2, 40),
-    "dynasty behind a short batch": ("dynasty", {}, 4, 30),
+    "dynasty after a short batch": ("dynasty", {}, 4, 30),
     "dynasty of convolutions": ("dynasty", {}, 2, 40, "lenet5"),
 }
 

@@ -1,7 +1,7 @@
 """Loops over tensors in blocks of 4x4: rounding to block float, limbs of integers, sums of squares.
 
 A tensor blocked over two of its axes is read as x[A, M, B, S]: blocks are 4 along A and 4 along B, while
-M and S are all that lies between and behind. Arrays of blocks are [ceil(A/4), M, ceil(B/4), S]; the
+M and S are all that lies between and after. Arrays of blocks are [ceil(A/4), M, ceil(B/4), S]; the
 innermost loops run over B*S elements that lie side by side. What the numbers mean: `block_float.py`.
 """
 

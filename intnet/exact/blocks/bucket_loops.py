@@ -249,7 +249,7 @@ def code_width(kind: int, grade: int) -> int:
 
 @njit
 def reach(task: int, bucket: int, n: int) -> tuple[int, int]:
-    """(first element of a task, one behind its last) of a tensor of n."""
+    """(first element of a task, one past its last) of a tensor of n."""
     if bucket <= PART:
         size = PART // bucket * bucket
         return task * size, min((task + 1) * size, n)

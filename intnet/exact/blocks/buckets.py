@@ -22,7 +22,7 @@ r < f stands for word < floor(f * 2^32), a random word of 32 bits (`numbers/rng.
 float32, so `levels` has L + 1 magnitudes and a sign. A constant bucket (s = 0) is stored as its value.
 
 Widths may be mixed (sec. 5.7): some buckets, `promoted`, take codec.mix bits. Codes of a bucket start with
-a 64-bit word, lie in order and as `numbers/bitpack.py` says; behind them float32 scales, zero points
+a 64-bit word, lie in order and as `numbers/bitpack.py` says; after them float32 scales, zero points
 (affine), and a bit a bucket where widths are mixed. Codes with a sign are packed from 0 on: levels as L + m,
 symmetric ones as 2^(b-1) + q. Read next: `bucket_loops.py`.
 
@@ -403,7 +403,7 @@ def _not_stored(x: np.ndarray, codec: Codec, first: int, where: str) -> NumberEr
         return NumberError(f"{where}: NaN or infinity at index {index}")
     what = "range" if codec.has_zero else "norm"
     return NumberError(
-        f"{where}: float32 does not hold the {what} of a bucket (at or behind element {first}): "
+        f"{where}: float32 does not hold the {what} of a bucket (at or after element {first}): "
         "values this large come from training that diverges"
     )
 

@@ -57,7 +57,7 @@ class Along:
 
     @property
     def digits(self) -> int:
-        """m: bits behind the leading one. Defined by `spec/microscaling.py: digits`."""
+        """m: bits after the leading one. Defined by `spec/microscaling.py: digits`."""
         element = self.mx.element
         return element.m if isinstance(element, Float) else element.wl - 2
 

@@ -3,8 +3,8 @@
     page(Given(step, options, events, rows, operands), data) -> the page as text
 
 Python makes sections, each a function of `Given` in a module of its own, listed here in their order:
-of each layer, of each path; behind the layers stands the glossary. Scripts make what answers:
-`SCRIPTS` are the files beside this one, in the order of what they use, behind the lab's arithmetic.
+of each layer, of each path; after the layers stands the glossary. Scripts make what answers:
+`SCRIPTS` are the files beside this one, in the order of what they use, after the lab's arithmetic.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

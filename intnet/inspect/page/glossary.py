@@ -12,11 +12,11 @@ COMMON: tuple[Entry, ...] = (
     ("W, b", "weights and bias of a layer: the masters, which updates change", ""),
     ("x0, x1", "input and output of a matrix product", ""),
     ("mu, sigma, var", "mean and deviation, or variance, of x1 over the batch, a channel", ""),
-    ("x3, x4", "output of batch norm, and of the activation behind it", ""),
+    ("x3, x4", "output of batch norm, and of the activation after it", ""),
     ("gamma, beta", "scale and offset of batch norm", ""),
     ("e4, e3, e1, e0", "errors, dL/d of x0, x1, x3, x4: the way back", ""),
     ("gW, gb, ggamma, gbeta", "gradients of the parameters", ""),
-    ("'", "the value behind the update, where the step read the one before under the same name", ""),
+    ("'", "the value after the update, where the step read the one before under the same name", ""),
     ("SQNR", "power of the values over that of their errors, dB", ""),
 )
 OF: Mapping[str, tuple[Entry, ...]] = {
@@ -36,7 +36,7 @@ OF: Mapping[str, tuple[Entry, ...]] = {
         ("lr, W", "learning rate code; the update, exact by the constraints (22) and (24)", "(23)"),
     ),
     "adapt": (
-        ("<WL,FL>", "fixed point of WL bits, FL of them behind the point, a layer", "sec. 3"),
+        ("<WL,FL>", "fixed point of WL bits, FL of them after the point, a layer", "sec. 3"),
         ("SR", "stochastic rounding", "sec. 3"),
         ("Wq", "W^ of the paper", "sec. 3"),
         ("gWn", "the quantized gradient, of length 1", "(3.4)"),

@@ -57,7 +57,7 @@ const tell = {
     if (e < 0) return `${sign}0.${"0".repeat(-e - 1)}${digits}`;
     return `${sign}${digits.slice(0, e + 1).padEnd(e + 1, "0")}.${digits.slice(e + 1) || "0"}`;
   },
-  // "+0.125": three digits behind the point, half to even
+  // "+0.125": three digits after the point, half to even
   share(a) {
     const n = rounding.decision(exact.times(a, {n: 1000n, d: 1n}), "ties_even").rounded;
     const text = `${n < 0n ? -n : n}`.padStart(4, "0");

@@ -1,6 +1,6 @@
 """float32 passes over whole tensors, channels last: sums over rows, batch norm, ReLU, joins.
 
-A row is what stands behind one index of all axes but the last; axis 0 is the batch. Sums over rows have
+A row is what stands under one index of all axes but the last; axis 0 is the batch. Sums over rows have
 the order of `numbers/batch_sums.py`, by plain additions, or `fma32` where a product is summed. Everything
 else is one IEEE operation after another in the order written, an element at a time. So no result depends on
 the threads, and each function is one or two passes over memory: a value such as (x - mean) * r is computed

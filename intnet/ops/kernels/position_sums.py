@@ -98,7 +98,7 @@ def _lay_out_unit(
     n0: int, group: int, runs: Flat, block: Block, width: int, line: int, per_word: int, blank_e: Flat,
     blank_x: Flat, zero: Any,
 ) -> None:  # fmt: skip
-    """Images and errors from n0 on as words, zeros behind the last, and the magnitude of each piece."""
+    """Images and errors from n0 on as words, zeros after the last, and the magnitude of each piece."""
     area = block.height * block.width * block.channels
     pieces = runs.size // 3 // block.images
     for image in range(block.images):

@@ -38,7 +38,7 @@ Change = Callable[[str, Any], Any]  # (a port's name, what is stored) -> what go
 
 @dataclass(frozen=True)
 class Moment(Now):
-    """A step whose epoch is told; it ends none: what a method does behind an epoch is in no pack."""
+    """A step whose epoch is told; it ends none: what a method does after an epoch is in no pack."""
 
     told: int = 0
 
@@ -177,7 +177,7 @@ class Replay:
         return _Walked(one, made, step, walk(step, made.layer if not one["wanted"] else ""))
 
     def _forward(self, one: _Walked, walked: dict[str, _Walked]) -> Value:
-        """Its output, behind those of the layers that it reads."""
+        """Its output, after those of the layers that it reads."""
         if one.output is None:
             one.value = self._from("sources", "value", one, walked)
             if one.entry["kind"] in HEADS:

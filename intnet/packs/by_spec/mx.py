@@ -19,7 +19,7 @@ from intnet.spec.mx_blocks import Along, InBlock, blocks
 from intnet.spec.small_floats import Float, decode
 from intnet.spec.tensor import power
 
-SCALE = ".scale"  # behind a port's name: that of its scales
+SCALE = ".scale"  # after a port's name: that of its scales
 KINDS = {"Float": Float, "FixedPoint": FixedPoint}
 
 

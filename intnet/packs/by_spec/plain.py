@@ -158,7 +158,7 @@ def rows(words: Sequence[int], port: Json) -> Iterator[int]:
 
 
 def in_c_order(cells: Sequence[int], port: Json) -> list[int]:
-    """The elements of a file's cells; behind the last one, and in blocks that are not full, are none."""
+    """The elements of a file's cells; after the last one, and in blocks that are not full, are none."""
     if "order" not in port:
         return list(cells[: prod(port["shape"])])
     sizes = dict(zip(port["axes"].split(","), port["shape"], strict=True))

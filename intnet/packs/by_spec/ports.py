@@ -3,7 +3,7 @@
     for name, codes in expected(plain, made): ...      codes None where PACK.json fits no words of it
 
 Of a path: its words in the port's encoding; of blocks their exponents and widths or scales besides, of a
-codec the codes, scales and packed memory; its trail; the state that is left; the random words. Behind the
+codec the codes, scales and packed memory; its trail; the state that is left; the random words. After the
 words come what entered, the grid and the limits: each difference is a line for people, naming the port.
 """
 

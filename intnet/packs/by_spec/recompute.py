@@ -28,7 +28,7 @@ Found = tuple[str, Sequence[int | None]]
 
 
 def recompute(pack: Pack, on_port: OnPort = lambda name: None) -> Result:
-    """Every port of the pack that is no input; `on_port` is told of each one behind it.
+    """Every port of the pack that is no input; `on_port` is told of each one after it.
 
     PackError where PACK.json does not say how it was made.
     """

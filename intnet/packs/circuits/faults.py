@@ -32,7 +32,7 @@ Change = Callable[
 class Fault(NamedTuple):
     """A mistake: its name, the node that it changes, and what it gives instead.
 
-    beside: places of nodes ahead of it whose values it reads too, behind its own arguments
+    beside: places of nodes ahead of it whose values it reads too, after its own arguments
     """
 
     name: str

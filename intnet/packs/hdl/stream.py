@@ -1,8 +1,8 @@
 """What drives a unit of latency above 1, with valid and ready, or that is reset in between (`drive.py`).
 
-A result is judged where it is given: its words, and how many clocks behind its beat it comes. With ready, out
+A result is judged where it is given: its words, and how many clocks after its beat it comes. With ready, out
 is held back in four ways in turn, four results each, and what stands there must not change meanwhile. With
-reset, the unit is reset behind `RESETS` of the beats, and goes on with the first vector whose result it has
+reset, the unit is reset after `RESETS` of the beats, and goes on with the first vector whose result it has
 not given. `rules` says all that to a designer.
 """
 
@@ -251,7 +251,7 @@ def _edge(unit: dict[str, Any], outs: Sequence[Entry]) -> str:
 
 
 def _rewound(unit: dict[str, Any]) -> str:
-    """Behind a reset: the first beat whose result was not given comes next."""
+    """After a reset: the first beat whose result was not given comes next."""
     lines = ["resets = resets + 1;", "if (done < entered) midway = midway + 1;"]
     if unit["per_vector"]:
         lines += ["if (at > begun[entered]) midvector = midvector + 1;", "fresh = 1;"]

@@ -9,13 +9,13 @@ a quotient) these are its terms, coefficients, offset and denominator: L/e3.e1, 
 layer of the pack made (`graph.py`) is no input: parts of such an expression are `trail`. State before the
 step: L/W.old, L/Accq.old. In a chain the names of each step begin with step7/.
 
-A step is a forward pass, a backward pass and an update. What a method does behind it, at an epoch's end
+A step is a forward pass, a backward pass and an update. What a method does after it, at an epoch's end
 (MuPPET's policy), is in no pack, but its results enter the next step.
 
 A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `trail`, not `out`.
 So is a gradient that stochastic rounding made zero everywhere.
 PACK.json keeps under `about`: `replay`, what `redraft` runs the layers from; `aliases`, paths that are
-another port's words; `chain`, a SHA-256 a step, of its expected files behind one another in order of name.
+another port's words; `chain`, a SHA-256 a step, of its expected files after one another in order of name.
 
 capture (what a layer saw in a step) -> graph (which layer made it), expressions (what entered a rounding)
 -> paths, blocks (the ports) -> again (a pack's own layers, for `redraft`)

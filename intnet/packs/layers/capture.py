@@ -8,8 +8,8 @@ A `Captured` holds the layer's input, the gradient at its output, its stored sta
 random words that it drew, and the events of its data paths (`methods/trace.py`). `replay` runs a layer alone,
 from the first three, and captures it again: that is how a pack is recomputed without data, model or run.
 
-A step ends here with its update: what a method does with the whole net behind that is no layer's work. What
-it remembers of the whole net (`Method.state`) enters a replay as it was when the update began, behind the
+A step ends here with its update: what a method does with the whole net after that is no layer's work. What
+it remembers of the whole net (`Method.state`) enters a replay as it was when the update began, after the
 loss; nothing reads it before.
 """
 

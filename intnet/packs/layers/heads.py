@@ -36,7 +36,7 @@ SYMBOLS = {
 
 
 def loss(last: Captured, labels: np.ndarray, smoothing: float, step: int) -> Captured:
-    """The loss of a step, behind the network's last layer, whose gradient is the error that went back."""
+    """The loss of a step, after the network's last layer, whose gradient is the error that went back."""
     logits, saved, cross_entropy = (
         float_logits(last.output),
         Saved((True,)),
@@ -55,7 +55,7 @@ def loss(last: Captured, labels: np.ndarray, smoothing: float, step: int) -> Cap
 
 
 def classes(last: Captured, step: int) -> Captured:
-    """The classes of an inference, behind the network's last layer."""
+    """The classes of an inference, after the network's last layer."""
     logits = float_logits(last.output)
     found = QTensor(logits.argmax(axis=1).astype(np.int64), 0)
     return _head(CLASSES, last, {"logits": logits, "class": found}, step)

@@ -277,7 +277,7 @@ class Maker:
                 continue
             name = f"{self.prefix}{one.layer}/{state_path(key)}"
             name += ".new" * (name in self.aliases)  # a float layer's forward copy has the name
-            if name not in made and not worth.varied(array):  # G behind a switch
+            if name not in made and not worth.varied(array):  # G after a switch
                 self.skipped[name] = "constant after the step: a device that is stuck would pass"
                 continue
             if name not in made:
@@ -297,7 +297,7 @@ class Maker:
         return f"{path} after the step{how}"
 
     def _told(self, key: str) -> str:
-        """What the method says of a slot or a buffer, behind a colon; '' where it says nothing."""
+        """What the method says of a slot or a buffer, after a colon; '' where it says nothing."""
         found = self.method.STATE.get(key.rpartition(":")[2])
         return f": {found}" if found else ""
 

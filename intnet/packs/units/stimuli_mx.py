@@ -2,7 +2,7 @@
 
 Sums at ties of normal and subnormal numbers with neighbours near and far, just below and beyond infinity;
 every amount of the shift, every bit of the sum, its limits; every word of every lane, all pairs of short
-ones; every scale; NaNs and infinities in each place, and the block behind them (L1). Corners, blocks that
+ones; every scale; NaNs and infinities in each place, and the block after them (L1). Corners, blocks that
 cancel, random ones (L2). A sum is made of the greatest products that fit into what is left of it.
 """
 
@@ -267,7 +267,7 @@ def specials(kind: str) -> list[int]:
 
 
 def _specials(p: Parameters) -> Groups:
-    """Each special word in each place of three beats, against words of every kind, a plain block behind each;
+    """Each special word in each place of three beats, against words of every kind, a plain block after each;
     two of them in one beat and in two, in an order and the other."""
     rest = beats_of(terms(sums(p)[1] // 8 | 1, 0, p)[: p["LANES"]], 0, p)[0]
     plain = Block([rest], *split(EVEN, 3))

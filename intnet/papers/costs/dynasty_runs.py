@@ -70,7 +70,7 @@ def of_runs(
 def told(
     name: str, history: History, tested: Sequence[float], wanted: float | None, moves: bool
 ) -> dict[str, Any]:
-    """A run as `--json` prints it; times: behind each whole epoch; moves: the module makes its maps."""
+    """A run as `--json` prints it; times: after each whole epoch; moves: the module makes its maps."""
     epochs = iso_step(enumerate(tested, start=1), wanted)
     summary = dynasty_costs.summary(history)
     return {

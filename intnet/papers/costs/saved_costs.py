@@ -136,7 +136,7 @@ def values(run: Run) -> list[Value]:
     method = run.method
     assert isinstance(method, Saved)
     seen, layers = Recorder("*/x?s"), {layer.name: layer for layer in run.model.all_layers()}
-    epoch = run.step // run.steps_per_epoch  # of that step; behind it another may begin
+    epoch = run.step // run.steps_per_epoch  # of that step; after it another may begin
     run.train(run.step + 1, observe_last=[seen])
     rows = []
     for key, held in method.held.items():

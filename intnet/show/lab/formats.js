@@ -31,7 +31,7 @@ const FORMATS = {
   fixed: {
     title: "fixed point <WL,FL>",
     formula: "code = round(x · 2^FL), in WL bits",
-    fields: {wl: ["WL, bits with the sign", 1, 32, 8], fl: ["FL, bits behind the point", -8, 32, 4]},
+    fields: {wl: ["WL, bits with the sign", 1, 32, 8], fl: ["FL, bits after the point", -8, 32, 4]},
     choices: {overflow: ["saturate", "saturate_symmetric", "wrap"], signed: ["signed", "unsigned"]},
     grid: () => 0,
     exponent: (grid, o) => -o.fl,

@@ -1,5 +1,5 @@
 // MX: a scale 2^k a block, `intnet.spec.microscaling`, and elements as codes in their block's least steps, 2^(k + L - m),
-// as `intnet.spec.mx_blocks` has them. m: bits behind the leading one; least, most: the exponents L of the least normal
+// as `intnet.spec.mx_blocks` has them. m: bits after the leading one; least, most: the exponents L of the least normal
 // element and E of the greatest, which is top * 2^(E - m).
 const MX = {
   MXFP8_E4M3: {bits: 8, m: 3, least: -6, most: 8, top: 14n},

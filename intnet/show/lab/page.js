@@ -1,4 +1,4 @@
-// The page: its choices stand in its forms and behind the # of its address, so that a link holds all of them.
+// The page: its choices stand in its forms and after the # of its address, so that a link holds all of them.
 const WALKS = ["update", "dot"]; // forms, whose fields a link has as 'update.n'
 const page = {
   values: [],

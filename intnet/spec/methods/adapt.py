@@ -5,7 +5,7 @@
     G <- G + g; every lb steps D = n/||G||_2, PushDown, PushUp, lb, r            `adapt_switch`   (3.1)-(3.6)
     g + l1 sign(W) + l2 W to the optimizer of the float32 master W                `float_master`
 
-<WL,FL> of a weight layer holds for the layers defined behind it too, up to the next one. Products of
+<WL,FL> of a weight layer holds for the layers defined after it too, up to the next one. Products of
 integers are exact; the way back is float32, as is batch norm inside.
 
 State, beside that of `float_master`: of every layer 'precision' [WL, FL]; of weight layers 'window'
@@ -107,7 +107,7 @@ def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: N
 
 
 def behind(net: Net) -> dict[str, list[str]]:
-    """Weight layer -> it and the layers defined behind it, up to the next one."""
+    """Weight layer -> it and the layers defined after it, up to the next one."""
     layers = layers_of(net)
     current = next(layer.name for layer in layers if layer.kind in WEIGHTED)
     out: dict[str, list[str]] = {current: []}
@@ -250,7 +250,7 @@ class Step(FloatMaster):
         return float(total)
 
     def penalties(self) -> tuple[float, float]:
-        """l1 and l2, which join the gradient behind its normalisation."""
+        """l1 and l2, which join the gradient after its normalisation."""
         return self.settings.l1, self.settings.l2
 
     def descend(self, layer: Layer, symbol: str, gradient: Tensor) -> None:

@@ -47,7 +47,7 @@ from intnet.spec.tensor import Tensor
 from intnet.spec.values import Curve, Expression, Value, joined, to_float
 
 GREATEST = 2**128 - Fraction(2**104)  # the greatest float32
-BITS = 300  # behind the point of the cosine's integers
+BITS = 300  # after the point of the cosine's integers
 Slots = dict[str, list[Fraction]]  # 'Acc', or 'm' and 'v'
 
 
@@ -256,7 +256,7 @@ def update(
     scale: Fraction = Fraction(1),
     penalties: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[list[Fraction], Slots]:
-    """(W, slots) behind the module's step, element by element.
+    """(W, slots) after the module's step, element by element.
 
     slots: empty at the start; t: of adamw; scale: of `clipping`; penalties: l1, l2
     """

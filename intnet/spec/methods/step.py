@@ -65,7 +65,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Now:
-    """Which step this is, from 0, of which run; inference: a batch of test images behind so many steps."""
+    """Which step this is, from 0, of which run; inference: a batch of test images after so many steps."""
 
     seed: int
     step: int
@@ -295,10 +295,10 @@ class Step(Rules):
                     self.update(layer, symbol, self.gradients[f"{layer.name}/{symbol}"])
 
     def end_of_step(self) -> None:
-        """Behind all updates."""
+        """After all updates."""
 
     def end_of_epoch(self) -> None:
-        """Behind the last step of an epoch."""
+        """After the last step of an epoch."""
 
     def take(self, images: Fixed, judge: Callable[[Any], tuple[Fraction, Tensor]]) -> None:
         """The whole step; judge: of the logits, the mean loss and the error (p - y)/N."""

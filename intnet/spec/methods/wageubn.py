@@ -13,7 +13,7 @@ ever rounded. Batch norm between the stored values: `batch_norm`. Which format s
 
 The first and the last weight layer are float32 (sec. IV-A). With first=block so is the whole first layer of
 Fig. 1, its batch norm and activation too: x4 of it is float32, then Q(., 8); the error that comes to it is
-rounded once to float32, and behind that nothing is.
+rounded once to float32, and after that nothing is.
 
 State: 'layer.weight' codes at 1 - kWU and 'layer.weight.Accq' at 1 - kAcc, of float32 layers float32 and
 'Acc'; of batch norm 'running_mean' and 'running_var', int64 at -31, of float32 float32.
@@ -171,8 +171,8 @@ class Settings(Modes):
 
 
 def first_block(net: Net) -> list[Layer]:
-    """The first layer of Fig. 1: the first weight layer, the batch norm behind it, where one is, and the
-    activation behind them, which the integers read."""
+    """The first layer of Fig. 1: the first weight layer, the batch norm after it, where one is, and the
+    activation after them, which the integers read."""
     layers = layers_of(net)
     start = [layer.kind in WEIGHTED for layer in layers].index(True)
     block = layers[start : start + 2]
@@ -321,7 +321,7 @@ class Step(AnyStep):
             "x0": lambda: self._direct(layer, path, k.k_a) if layer.kind in WEIGHTED else None,
             "x1": lambda: (
                 Direct(k.k_w + k.k_a - 1) if layer.kind == "norm" else None
-            ),  # behind a float32 layer
+            ),  # after a float32 layer
             "x4": lambda: self._direct(layer, path, k.k_a),  # (14)
             "dx4": lambda: self._direct(layer, path, k.k_a),
             "e0": lambda: Shift(k.k_e1),  # (15)

@@ -346,11 +346,11 @@ def test_what_float32_does_not_hold() -> None:
     x[5000], x[5001] = 3e38, -3e38
     for codec in (Codec("affine", 4), Codec("affine-stochastic", 4), Codec("levels", 4, norm="l2")):
         what = "norm" if codec.kind == "levels" else "range"
-        text = f"conv: float32 does not hold the {what} of a bucket .at or behind element 4096."
+        text = f"conv: float32 does not hold the {what} of a bucket .at or after element 4096."
         with pytest.raises(NumberError, match=text):
             encode(x, codec, DRAW, where="conv")
     for codec in (Codec("affine", 4, bucket=TENSOR), Codec("levels", 4, bucket=TENSOR, norm="l2")):
-        with pytest.raises(NumberError, match="behind element 0"):
+        with pytest.raises(NumberError, match="after element 0"):
             encode(x, codec, DRAW)
     compare(x[4900:5100], Codec("levels", 4))  # of the greatest magnitude it does
 

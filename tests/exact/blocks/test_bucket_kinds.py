@@ -117,5 +117,5 @@ def test_what_does_not_fit() -> None:
     wide = np.zeros(10_000, np.float32)
     wide[5001:5003] = 3e38, -3e38
     for bucket, first in ((100, 4000), (5000, 5000)):
-        with pytest.raises(NumberError, match=f"at or behind element {first}"):
+        with pytest.raises(NumberError, match=f"at or after element {first}"):
             encode(wide, Codec("affine", 2, bucket=bucket))

@@ -171,7 +171,7 @@ def test_values_are_those_of_the_arrays(options: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_a_mix_is_told_as_of_the_step_that_is_taken() -> None:
-    """Two steps an epoch: the next step of a run of one is its epoch's last, behind which the share falls."""
+    """Two steps an epoch: the next step of a run of one is its epoch's last, after which the share falls."""
     nominal = []
     for steps in range(4):
         rows = saved_costs.values(built(steps, "mlp", bits="2/4", mix_prob="1,0@1"))
