@@ -35,7 +35,7 @@ from intnet.numbers import rng
 
 PREFIX = "arrays:"
 BYTES_EXPONENT = -8  # of bytes, unless told: 0..255 are 0..255/256
-WIDEST = 1 << 23  # |code| of what comes after X, which float32 holds
+WIDEST = 1 << 23  # |code| of images: float32 holds them
 EXPONENTS = range(-100, 101)
 REQUIRED, OPTIONAL = ("X", "y"), ("X_test", "y_test", "classes", "exponent")
 _MOST = 1 << 16  # classes that labels may ask for by themselves: more is what identifiers look like

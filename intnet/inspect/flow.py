@@ -107,7 +107,7 @@ def _spread(count: int) -> list[float]:
 
 
 def _lanes(boxes: Sequence[Box], row_of: dict[str, int], tops: list[float], right: float) -> list[str]:
-    """A band after each lane, its name turned by 90 degrees in the gutter."""
+    """A band behind each lane, its name turned by 90 degrees in the gutter."""
     parts = []
     for lane in dict.fromkeys(box.lane for box in boxes):
         own = [row_of[box.key] for box in boxes if box.lane == lane]

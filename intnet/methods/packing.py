@@ -68,7 +68,7 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """bits: 1 to 32; 2/4 mixes two widths, the wider after, by bucket; off leaves values as they are.
+    """bits: 1 to 32; 2/4 mixes two widths by bucket, the wider one last; off leaves values as they are.
 
     codec: how codes are made. levels: of codec=levels, L in place of 2^bits, 1 to 2^24; 3/5 mixes two.
     bucket: elements that share a scale, or 'tensor', which symmetric always is. norm: what the scale of

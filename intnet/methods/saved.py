@@ -49,7 +49,7 @@ class Saved(Float32):
     class Options(packing.Options, Float32.Options):
         """Those of float32, and of `packing.Options`.
 
-        bits: 1 to 32; 2/4 mixes two widths, the wider after, by bucket; off leaves float32 on the tape.
+        bits: 1 to 32; 2/4 mixes two widths by bucket, the wider one last; off leaves float32 on the tape.
         codec: how codes are made. levels: of codec=levels, L in place of 2^bits. bucket: elements that share
         a scale. norm: what the scale of levels is. mix_prob: share of the wider codes, by epoch. storage:
         save packs at once, on_backward keeps float32 and rounds when it is read. All but silu take a layer

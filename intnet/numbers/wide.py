@@ -1,4 +1,4 @@
-"""Two-limb integers: the container after int64, used where a proven bound exceeds 62 bits.
+"""Two-limb integers: the container beyond int64, used where a proven bound exceeds 62 bits.
 
 A value is (hi, lo), hi int64 and lo uint64: value = hi * 2**64 + lo (two's complement, 128 bits).
 These are scalar rules for kernels; products are built from 32-bit halves so that no step wraps.

@@ -44,7 +44,7 @@ def decode(port: Port, text: bytes, where: str) -> tuple[np.ndarray, int]:
 
 
 def digest(filled: Iterable[Filled], results: slice = slice(None)) -> str:
-    """SHA-256 of the texts of ports after one another; of units those of some results."""
+    """SHA-256 of the texts of ports, one after another; of units those of some results."""
     sha = hashlib.sha256()
     for port, codes in filled:
         part = codes[results] if codes.ndim else codes

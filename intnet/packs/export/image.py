@@ -1,4 +1,4 @@
-"""A pack as one memory: all words after one another, and a map that says where each port begins.
+"""A pack as one memory: all words one after another, and a map that says where each port begins.
 
     image.mem    `$readmemh`, a word of `word` bits a line
     map.txt      a line a port: address, words, how a pack's word lies in it

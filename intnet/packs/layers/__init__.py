@@ -15,7 +15,7 @@ A step is a forward pass, a backward pass and an update. What a method does afte
 A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `trail`, not `out`.
 So is a gradient that stochastic rounding made zero everywhere.
 PACK.json keeps under `about`: `replay`, what `redraft` runs the layers from; `aliases`, paths that are
-another port's words; `chain`, a SHA-256 a step, of its expected files after one another in order of name.
+another port's words; `chain`, a SHA-256 a step, of its expected files one after another, by name.
 
 capture (what a layer saw in a step) -> graph (which layer made it), expressions (what entered a rounding)
 -> paths, blocks (the ports) -> again (a pack's own layers, for `redraft`)
