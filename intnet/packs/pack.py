@@ -93,11 +93,11 @@ def check(draft: Draft) -> None:
     """PackError for a draft that would make a bad pack: a name twice, or words that judge nothing."""
     first: dict[str, str] = {}  # without case, of which file systems of macOS and Windows take no notice
     for port, _ in draft.ports:
-        other = first.setdefault(port.file.lower(), "")
-        if other:
+        other = first.get(port.file.lower())
+        if other is not None:
             both = f"{other} and {port.file}, one file on macOS and Windows: rename a layer"
             raise PackError(
-                f"{draft.name}: two ports would be written to {port.file if other == port.file else both}"
+                f"{draft.name}: two ports would be written to {other if other == port.file else both}"
             )
         first[port.file.lower()] = port.file
     outs = [(port, codes) for port, codes in draft.ports if port.direction == "out"]
