@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         return _export(args)
     from intnet.packs import layouts, pack, tiles
     from intnet.packs.ports import INFERENCE, NETWORK
-    from intnet.training.tape import KB, MB
+    from intnet.training.tape import MB, unit
 
     choice = layouts.Choice(args.layout or "nhwc", args.lanes, args.word)
     asked = _tiles(args.tile or ())
@@ -120,9 +120,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result))
         return 0
     print(f"{result['name']} {result['version']}, level {result['level']}, in {folder}")
-    size = result["bytes"]
-    unit, name = (MB, "MB") if size >= MB else (KB, "kB")
-    print(f"{result['ports']} ports, {result['words']:,} words, {size / unit:,.1f} {name}")
+    one, name = unit(result["bytes"])
+    print(f"{result['ports']} ports, {result['words']:,} words, {result['bytes'] / one:,.1f} {name}")
     if result["constant"]:
         print(f"constant at this step, so not compared: {', '.join(result['constant'])}")
     for name, why in result["not_written"].items():

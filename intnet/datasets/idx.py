@@ -7,8 +7,10 @@ import gzip
 import hashlib
 import os
 import zlib
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -146,8 +148,19 @@ def find(idx_set: _IdxSet, data_dir: Path | None) -> list[Path]:
         ways=[[(part, f"{part}.gz") for part in idx_set.parts]],
         needed=f", each plain or with .gz: {', '.join(idx_set.parts)}",
         advice=idx_set.advice,
+        owner=partial(_owner, idx_set),
         system=idx_set.system_folders,
     )
+
+
+def _owner(idx_set: _IdxSet, paths: Sequence[Path]) -> str:
+    """The other set of the same names, '' for none, whose published test labels these files have."""
+    others = [one for one in IDX_SETS.values() if one.parts == idx_set.parts and one.name != idx_set.name]
+    try:
+        digest = read_with_digest(paths[-1])[1]
+    except DataError:  # `load` will say so
+        return ""
+    return next((one.name for one in others if digest in one.sha256[-1:]), "")
 
 
 def load(idx_set: _IdxSet, data_dir: Path | None) -> Dataset:
@@ -208,8 +221,7 @@ FASHION_MNIST = _IdxSet(
 )
 
 # Smaller files in MNIST's format are welcome under this name (a subset, a set of one's own): their
-# number is what their headers say. Files of the published numbers must be the published ones, which
-# also catches Fashion-MNIST's, of the same names and sizes.
+# number is what their headers say. Files of the published numbers must be the published ones.
 MNIST = _IdxSet(
     name="mnist",
     classes=10,

@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,28 +37,38 @@ def find(
     ways: Sequence[Sequence[Sequence[str]]],
     needed: str,
     advice: str,
+    owner: Callable[[Sequence[Path]], str] = lambda paths: "",
     **further: Sequence[Any],
 ) -> list[Path]:
     """The paths of a way's parts, of the first folder of `places` that has them all.
 
     name: of the set; folder, further: as `places` takes them
     ways: each a list of parts, a part its names, of which the first that is there counts
+    owner: the other set whose files these are known to be, '' for none: their folder is passed over
     DataError when there is none: which files (`needed`), where they were looked for, how to get them
     (`advice`).
     """
     looked = []
     for place in places(folder, data_dir, **further):
-        for way in ways:
-            found = [_first(place, part) for part in way]
-            paths = [path for path in found if path is not None]
-            if len(paths) == len(way):
-                return paths
-        looked.append(f"{place} ({_lacks(place, ways[0])})")
+        paths = _whole(place, ways)
+        others = owner(paths) if paths else ""
+        if paths and not others:
+            return paths
+        looked.append(f"{place} ({f'has those of {others}' if others else _lacks(place, ways[0])})")
     only = " (only there, because this data folder was given)" if data_dir is not None else ""
     raise DataError(
         f"{name}: data files not found. Needed, in one folder{needed}. "
         f"Looked in: {'; '.join(looked)}{only}. {advice}"
     )
+
+
+def _whole(folder: Path, ways: Sequence[Sequence[Sequence[str]]]) -> list[Path]:
+    """The paths of the first way of which a folder has every part; [] where it has none whole."""
+    for way in ways:
+        paths = [path for part in way if (path := _first(folder, part)) is not None]
+        if len(paths) == len(way):
+            return paths
+    return []
 
 
 def _first(folder: Path, part: Sequence[str]) -> Path | None:

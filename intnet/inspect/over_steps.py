@@ -189,7 +189,7 @@ def record(run: Run, *patterns: str, every: int = 1, values: bool = True) -> Ite
 @contextmanager
 def logged(run: Run, file: Path, every: int) -> Iterator[None]:
     """Inside the block: statistics of all paths, each `every` steps, as lines of a new file as they come."""
-    with open(file, "x", encoding="utf-8", newline="\n", buffering=1) as stream:
+    with files.naming(file), open(file, "x", encoding="utf-8", newline="\n", buffering=1) as stream:
 
         def observe(event: Event) -> None:
             if _due(run, event, every):

@@ -20,7 +20,7 @@ from intnet.methods.trace import PathRow, PathTable
 from intnet.runs import records
 from intnet.show.tables import Cell, Column, Table, text
 from intnet.training import model_bytes
-from intnet.training.tape import MB, Tape
+from intnet.training.tape import MB, Tape, unit
 from intnet.training.train import Run
 
 JSON, MARKDOWN = "report.json", "report.md"
@@ -208,14 +208,16 @@ def _bytes(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Of what a method packs on the tape, of the model, of all that a step saves, of the process."""
     if "saved" in report:
         held = report["saved"]
-        masks = f", and masks of {held['mask_bytes'] / MB:,.2f} MB" if held["mask_bytes"] else ""
-        size = f"{held['bytes'] / MB:,.2f} MB of {held['elements']:,} values of the last step"
-        floats = f"float32: {held['elements'] * 4 / MB:,.2f} MB"
+        one, name = unit(4 * held["elements"])
+        masks = f", and masks of {held['mask_bytes'] / one:,.2f} {name}" if held["mask_bytes"] else ""
+        size = f"{held['bytes'] / one:,.2f} {name} of {held['elements']:,} values of the last step"
+        floats = f"float32: {held['elements'] * 4 / one:,.2f} {name}"
         yield "tape", f"{size}, {held['bits']:.2f} bits each{masks}; {floats}"
     if "model_bytes" in report:
         yield "model", f"{report['model_bytes']:,} bytes for inference, in its formats' bits"
     if "tape" in report:
-        held, packed = (f"{report['tape'][key] / MB:,.2f} MB" for key in ("held", "packed"))
+        one, name = unit(max(report["tape"].values()))
+        held, packed = (f"{report['tape'][key] / one:,.2f} {name}" for key in ("held", "packed"))
         yield "last step saved", f"{held} of {last_batch(report)} images; {packed} in its formats' bits"
     own = report.get("process", {"peak": None})
     if own["peak"] is not None:

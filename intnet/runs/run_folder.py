@@ -315,8 +315,11 @@ class RunFolder:
 
     def close(self) -> None:
         """Give the folder free."""
-        self._metrics.close()
-        self._lock.close()
+        try:
+            with files.naming(self.folder / METRICS):
+                self._metrics.close()
+        finally:
+            self._lock.close()
 
     def train(
         self,

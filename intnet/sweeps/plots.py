@@ -82,7 +82,7 @@ def sweep(figure: "Figure", results: Results) -> None:
     for k, row in enumerate(results.rows):
         line = {"color": "0.3", "linestyle": ":"} if row.point.baseline else styled(k)
         _curve(left, results, row, ".", label=results.label(row.point), **line)
-    _over_epochs(left)
+    _over_epochs(left, results)
     _final(right, results)
     legend_outside(figure, left, LEGEND)
 
@@ -94,7 +94,7 @@ def compare(figure: "Figure", results: Results) -> None:
     for k, row in enumerate(results.rows):
         line = {"color": f"C{k % COLORS}", "markersize": 4, "label": results.label(row.point)}
         _curve(curves, results, row, MARKS[k % len(MARKS)], **line)
-    _over_epochs(curves)
+    _over_epochs(curves, results)
     if curves.get_legend_handles_labels()[1]:
         curves.legend(fontsize=7, loc="best")
     for axis, cost in zip(costs, COSTS, strict=True):
@@ -110,11 +110,17 @@ def _curve(axis: "Axes", results: Results, row: Row, mark: str, **line: Any) -> 
     curve(axis, [[accuracy for accuracy in one if accuracy is not None] for one in told], mark, **line)
 
 
-def _over_epochs(axis: "Axes") -> None:
+def _over_epochs(axis: "Axes", results: Results) -> None:
     by_epoch(axis)
-    axis.set_ylabel("test accuracy, %")
+    axis.set_ylabel(_accuracy("test accuracy, %", results))
     if not axis.lines:
         axis.text(0.5, 0.5, "no epoch is finished", transform=axis.transAxes, ha="center", color="0.4")
+
+
+def _accuracy(what: str, results: Results) -> str:
+    """What an axis shows, and of several seeds what the bands and the whiskers are."""
+    seeds = len(results.plan.seeds)
+    return what if seeds == 1 else f"{what}: mean, least and most of {seeds} seeds"
 
 
 # -- a sweep's end -----------------------------------------------------------------------------
@@ -149,7 +155,7 @@ def _final(axis: "Axes", results: Results) -> None:
             axis.axhline(100 * mean, color="0.3", linestyle=":", label=results.label(row.point))
     axis.set_xticks(range(len(ticks)), ticks, rotation=90 if key is None else 0)
     axis.set_xlabel(key or "")
-    axis.set_ylabel("test accuracy at the end, %")
+    axis.set_ylabel(_accuracy("test accuracy at the end, %", results))
     axis.grid(alpha=0.3)
     if any(not name.startswith("_") and name for name in axis.get_legend_handles_labels()[1]):
         axis.legend(fontsize=7)
@@ -199,7 +205,7 @@ def _against(axis: "Axes", results: Results, key: str, label: str, unit: float, 
         )
         points.append((x, y, results.label(row.point), color))
     axis.set_xlabel(label)
-    axis.set_ylabel("test accuracy at the end, %")
+    axis.set_ylabel(_accuracy("test accuracy at the end, %", results))
     axis.grid(alpha=0.3)
     axis.margins(x=0.12, y=0.12)
     if points:

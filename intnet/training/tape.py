@@ -42,6 +42,11 @@ class Tape:
     packed: int
 
 
+def unit(most: int) -> tuple[int, str]:
+    """(bytes, name) of the unit for sizes that stand side by side, of which the greatest is `most`."""
+    return (MB, "MB") if most >= MB else (KB, "kB")
+
+
 def measure(loss: Tensor) -> Tape:
     """What the nodes hold that a loss depends on."""
     assert loss.node is not None

@@ -3,14 +3,17 @@
 The files are written by `idx` of `tests/support/plain_bytes.py`, not by the code under test.
 """
 
+import dataclasses
 import gzip
 import hashlib
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from intnet import datasets
+from intnet.datasets.idx import IDX_SETS, MNIST
 from intnet.errors import ConfigError, DataError
 from tests.support.plain_bytes import idx
 
@@ -260,7 +263,7 @@ def test_the_real_fashion_mnist_loads_or_says_how_to_get_it() -> None:
         assert np.bincount(d.test_labels).tolist() == [1000] * 10
         assert d.train_labels[:5].tolist() == [9, 0, 0, 3, 0]
         assert d.test_labels[:5].tolist() == [9, 2, 1, 1, 6]
-        with pytest.raises(DataError, match=r"published mnist file is .*: a damaged file, or one of another"):
+        with pytest.raises(DataError, match=r"mnist: data files not found.* \(has those of fashion-mnist\)"):
             datasets.load("mnist", datasets.DEBIAN_FASHION_MNIST)
     else:
         with pytest.raises(DataError, match=r"/usr/share/datasets/fashion-mnist \(no such folder\)"):
@@ -281,6 +284,20 @@ def test_other_files_are_not_fashion_mnist(tmp_path: Path) -> None:
     assert f"{folder / TRAIN_IMAGES}.gz: SHA-256 of the content is " in str(caught.value)
     assert "but that of the published fashion-mnist file is c59f468a2f672dc8" in str(caught.value)
     assert "apt-get install dataset-fashion-mnist" in str(caught.value)
+
+
+def test_files_of_another_set_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MNIST and Fashion-MNIST have the same names: what lies ahead may be the other's."""
+    own = small_mnist(tmp_path / "own")
+    published = tuple(
+        hashlib.sha256((own / file).read_bytes()).hexdigest()
+        for file in (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
+    )
+    monkeypatch.setitem(IDX_SETS, "mnist", dataclasses.replace(MNIST, sha256=published))
+    assert not datasets.available("fashion-mnist", own)
+    with pytest.raises(DataError, match=rf"{re.escape(str(own))} \(has those of mnist\)"):
+        datasets.load("fashion-mnist", own)
+    assert datasets.available("mnist", own)
 
 
 # ---- names ----

@@ -11,6 +11,7 @@ import pytest
 import intnet
 from intnet import QTensor, datasets, methods, models
 from intnet.errors import ConfigError
+from intnet.inspect.over_steps import logged
 from intnet.methods.trace import Recorder
 from intnet.training.train import Run
 from tests.support.command import here, refused
@@ -133,6 +134,22 @@ def test_the_command_writes_the_same_lines(tmp_path: Path, capsys: pytest.Captur
     )
     assert not (tmp_path / "c").exists() and here(capsys, *again, later)[0] == 0
     assert lines + [json.loads(line) for line in later.read_text().splitlines()] == seen.records()
+
+
+def test_what_cannot_be_written_names_its_file(tmp_path: Path) -> None:
+    """A limit of the process's files, which the first step's lines pass, for a full disk."""
+    resource = pytest.importorskip("resource")
+    run, file = new(), tmp_path / "stats.jsonl"
+    run.train(1)  # kernels are compiled, and kept, without the limit
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(OSError) as caught, logged(run, file, 1):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+            run.train(2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.filename == str(file)
+    assert file.stat().st_size == 4096
 
 
 def events(file: Path) -> list[bytes]:

@@ -56,6 +56,8 @@ def of_run(
             )
         check_same(f"--baseline {baseline}", own, other.identity)
         wanted, base, against = other.accuracy, other.history, baseline
+        if _length(base) != _length(history):
+            against += f", which took {_length(base)}"
     floats = adapt_costs.float32(history.layers, base.steps, base.batch_size, base.accs)
     iso = adapt_costs.iso_step(log.tested, wanted)
     summary = adapt_costs.summary(history, floats, iso)
@@ -63,10 +65,7 @@ def of_run(
     measured = switches / steps if switches is not None and steps else None
     copies = next((k for of, k in adapt_costs.COPIES.items() if isinstance(run.method, of)), None)
     later = None if copies is None else 1 + copies * (summary["memory"] - 1)
-    title = (
-        f"{report.title(own)}: {history.steps:,} steps of {history.batch_size} images, accs {history.accs}; "
-        f"against {against}"
-    )
+    title = f"{report.title(own)}: {_length(history)}; against {against}"
     result = {
         "run": folder,
         "baseline": baseline,
@@ -79,6 +78,10 @@ def of_run(
         "summary": summary | {"measured_overhead": measured, "memory_later": later},
     }
     return _report(title, "step", history, result, log.decisions)
+
+
+def _length(history: History) -> str:
+    return f"{history.steps:,} steps of {history.batch_size} images, accs {history.accs}"
 
 
 def _report(

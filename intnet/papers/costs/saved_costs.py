@@ -30,7 +30,7 @@ from intnet.papers.costs.report import Report
 from intnet.runs import report, run_folder
 from intnet.show import tables
 from intnet.show.tables import Table
-from intnet.training.tape import MB
+from intnet.training.tape import unit
 from intnet.training.train import Run
 
 ELSEWHERE = "elsewhere"  # row of what the tape holds outside of all blocks
@@ -163,6 +163,7 @@ def distinct(packed: Packed, bits: int) -> int:
 
 # -- what is told of it ------------------------------------------------------------------------
 
+MEANT = {"kB": "kB of 2^10 bytes", "MB": "MB of 2^20 bytes"}
 SUMMED = ("elements", "nominal", "packed", "held", "held_packed")
 
 
@@ -217,6 +218,8 @@ def _total(rows: list[Value]) -> dict[str, Any]:
 
 
 def _values(rows: list[Value]) -> Table:
+    total = _total(rows)
+    one, name = unit(total["float32"])
     columns = (
         ("value", "", "value"), ("elements", ",", "elements"), ("b", "g", "nominal"), ("codes", ",", "codes"),
         ("found", ",", "found"), ("bits", ".3f", "bits"), ("float32", ",.2f", "float32"),
@@ -224,27 +227,26 @@ def _values(rows: list[Value]) -> Table:
     )  # fmt: skip
     lines = [
         dataclasses.asdict(row) | {
-            "value": f"{row.layer}/{row.path}", "bits": row.bits, "packed": row.nbytes / MB,
-            "float32": None if row.path == MASK else 4 * row.elements / MB,
+            "value": f"{row.layer}/{row.path}", "bits": row.bits, "packed": row.nbytes / one,
+            "float32": None if row.path == MASK else 4 * row.elements / one,
         }
         for row in rows
     ]  # fmt: skip
-    total = _total(rows)
     total |= {"value": "all but masks", "nominal": "", "codes": "", "found": ""}
-    total |= {"float32": total["float32"] / MB, "packed": total["bytes"] / MB}
-    return tables.of("what the tape holds, sizes in MB of 2^20 bytes", [*lines, total], columns)
+    total |= {"float32": total["float32"] / one, "packed": total["bytes"] / one}
+    return tables.of(f"what the tape holds, sizes in {MEANT[name]}", [*lines, total], columns)
 
 
 def _blocks(lines: list[dict[str, Any]]) -> Table:
+    one, name = unit(max(max(row["float32"], 4 * row["held"]) for row in lines))
     columns = (
         ("block", "", "name"), ("elements", ",", "elements"),
-        ("float32", ",.2f", lambda row: row["float32"] / MB),
-        ("b/8*N", ",.2f", lambda row: row["nominal"] / MB),
-        ("saved", ",.2f", lambda row: (row["float32"] - row["nominal"]) / MB),
-        ("packed", ",.2f", lambda row: row["packed"] / MB), ("on the tape", ",", "held"),
-        ("float32", ",.2f", lambda row: 4 * row["held"] / MB),
-        ("packed", ",.2f", lambda row: row["held_packed"] / MB),
+        ("float32", ",.2f", lambda row: row["float32"] / one),
+        ("b/8*N", ",.2f", lambda row: row["nominal"] / one),
+        ("saved", ",.2f", lambda row: (row["float32"] - row["nominal"]) / one),
+        ("packed", ",.2f", lambda row: row["packed"] / one), ("on the tape", ",", "held"),
+        ("float32", ",.2f", lambda row: 4 * row["held"] / one),
+        ("packed", ",.2f", lambda row: row["held_packed"] / one),
     )  # fmt: skip
-    return tables.of(
-        "outputs of the blocks, and all that the tape saves in them; MB of 2^20 bytes", lines, columns
-    )
+    title = f"outputs of the blocks, and all that the tape saves in them; {MEANT[name]}"
+    return tables.of(title, lines, columns)

@@ -158,6 +158,8 @@ def test_a_baseline_run_gives_its_length_batch_and_accuracy(
     assert got["summary"]["speedup_per_image"] == pytest.approx(
         oracle.speedup(run, 32, ACCS, 4, 64, base_accs=1), rel=1e-12
     )
+    title = here(capsys, "costs", folder / "moving", "--baseline", folder / "base")[1].splitlines()[0]
+    assert title.endswith(f"against {folder / 'base'}, which took 4 steps of 64 images, accs 1")
 
 
 def test_iso_accuracy(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
