@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from intnet.datasets import arrays, cifar, digits, folder, idx, tiny_imagenet
+from intnet.datasets import arrays, cifar, digits, folder, idx, places, tiny_imagenet
 from intnet.datasets.arrays import from_arrays
 from intnet.datasets.augment import Augment
 from intnet.datasets.batches import Ahead, Batches, order
@@ -103,9 +103,9 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, image_size: 
 def available(name: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
     """Whether the files of the data set `name` are where `load` looks for them; their content is not read."""
     if str(name).startswith(folder.PREFIX):
-        return folder.root(_path(name), _folder(data_dir)).is_dir()
+        return places.below(_path(name), _folder(data_dir)).is_dir()
     if str(name).startswith(arrays.PREFIX):
-        return arrays.path_of(_path(name), _folder(data_dir)).is_file()
+        return places.below(_path(name), _folder(data_dir)).is_file()
     _known(name)
     try:
         return name not in FINDERS or bool(FINDERS[name](_folder(data_dir)))

@@ -11,7 +11,6 @@ classified later, keeps its value, in codes of up to 24 bits: nothing is clipped
 A file has X and y, and may have X_test, y_test, classes and exponent, as `numpy.savez` writes them.
 """
 
-import os
 import zipfile
 import zlib
 from dataclasses import replace
@@ -20,14 +19,17 @@ from typing import Any
 
 import numpy as np
 
+from intnet.datasets import places
 from intnet.datasets.dataset import (
     CODE,
     Dataset,
     Rounded,
     as_array,
+    check_alike,
     check_images,
     check_labels,
     is_int,
+    labels_of,
     narrowest,
 )
 from intnet.errors import ConfigError, DataError
@@ -78,16 +80,13 @@ def from_arrays(
     given, labels = as_images(X, where[0]), as_array(y, where[1])
     told = {where[1]: labels} if y_test is None else {where[1]: labels, where[3]: as_array(y_test, where[3])}
     count = _classes(told) if classes is None else classes
-    labels = _labels(given, labels, count, where[0], where[1])
+    labels = labels_of(given, labels, count, where[0], where[1])
     if X_test is not None:
         tested, test_labels = as_images(X_test, where[2]), as_array(y_test, where[3])
-        test_labels = _labels(tested, test_labels, count, where[2], where[3])
+        test_labels = labels_of(tested, test_labels, count, where[2], where[3])
         if (tested.dtype == np.uint8) != (given.dtype == np.uint8):
             raise DataError(f"{where[0]} is {given.dtype}, {where[2]} {tested.dtype}: both bytes, or neither")
-        if given.shape[1:] != tested.shape[1:]:
-            raise DataError(
-                f"images of {given.shape[1:]} (H, W, C) in {where[0]} but of {tested.shape[1:]} in {where[2]}"
-            )
+        check_alike(given, tested, where[0], where[2])
     else:
         chosen = np.zeros(len(given), bool) if test is None else split_members(seed, len(given), test)
         given, tested, labels, test_labels = given[~chosen], given[chosen], labels[~chosen], labels[chosen]
@@ -138,15 +137,6 @@ def _channels_first(images: np.ndarray) -> bool:
     """Whether these must be (N, C, H, W): as (N, H, W, C) a square's side would be the number of channels."""
     _, c, h, w = images.shape
     return c in (1, 3) and h == w > 4
-
-
-def _labels(
-    images: np.ndarray, labels: np.ndarray, classes: int, where: str, where_labels: str
-) -> np.ndarray:
-    labels = check_labels(labels, classes, where_labels)
-    if len(images) != len(labels):
-        raise DataError(f"{len(images)} images in {where} but {len(labels)} labels in {where_labels}")
-    return labels
 
 
 def _classes(parts: dict[str, np.ndarray]) -> int:
@@ -280,14 +270,9 @@ def _own(data: Dataset, array: np.ndarray) -> bool | None:
 # ---- files ----
 
 
-def path_of(path: str, data_dir: Path | None) -> Path:
-    """The file of 'arrays:PATH': PATH is relative to data_dir, if one is given."""
-    return Path(os.path.abspath((data_dir or Path()) / os.path.expanduser(path)))
-
-
 def load(path: str, data_dir: Path | None) -> Dataset:
     """The set 'arrays:PATH'; its name keeps a PATH that is relative to data_dir, else the whole path."""
-    file = path_of(path, data_dir)
+    file = places.below(path, data_dir)
     if not str(file).isprintable():  # reports, packs and their code hold the name
         raise DataError(f"{PREFIX}{path!a}: a path with unprintable characters: name the file anew")
     return read(file, f"{PREFIX}{path if data_dir is not None else file}", in_memory=False)

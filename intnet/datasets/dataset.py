@@ -190,25 +190,33 @@ def check_labels(labels: Any, classes: int, where: str) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _check_part(
+def labels_of(
     images: np.ndarray, labels: np.ndarray, classes: int, where_images: str, where_labels: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Checked (images, labels) of the training or of the test part; (N, H, W) gets a channel axis."""
-    images = np.asarray(images)
-    images = check_images(images[..., np.newaxis] if images.ndim == 3 else images, where_images)
+) -> np.ndarray:
+    """`check_labels`, and one an image."""
     labels = check_labels(labels, classes, where_labels)
     if len(images) != len(labels):
         raise DataError(f"{len(images)} images in {where_images} but {len(labels)} labels in {where_labels}")
-    return images, labels
+    return labels
+
+
+def check_alike(images: np.ndarray, others: np.ndarray, where: str, where_others: str) -> None:
+    """DataError unless the images of both parts are as large."""
+    if images.shape[1:] != others.shape[1:]:
+        raise DataError(
+            f"images of {images.shape[1:]} (H, W, C) in {where} but of {others.shape[1:]} in {where_others}"
+        )
 
 
 def assemble(name: str, arrays: list[np.ndarray], where: list[str], classes: int, exponent: int) -> Dataset:
-    """A Dataset of [train images, train labels, test images, test labels], each named by `where`."""
-    train_images, train_labels = _check_part(arrays[0], arrays[1], classes, where[0], where[1])
-    test_images, test_labels = _check_part(arrays[2], arrays[3], classes, where[2], where[3])
-    if train_images.shape[1:] != test_images.shape[1:]:
-        raise DataError(
-            f"images of {train_images.shape[1:]} (H, W, C) in {where[0]} but of {test_images.shape[1:]} "
-            f"in {where[2]}"
-        )
-    return Dataset(name, train_images, train_labels, test_images, test_labels, exponent, int(classes))
+    """A Dataset of [train images, train labels, test images, test labels], each named by `where`.
+
+    Images of (N, H, W) get a channel axis.
+    """
+    parts: list[np.ndarray] = []
+    for k in (0, 2):
+        images = np.asarray(arrays[k])
+        images = check_images(images[..., np.newaxis] if images.ndim == 3 else images, where[k])
+        parts += [images, labels_of(images, arrays[k + 1], classes, where[k], where[k + 1])]
+    check_alike(parts[0], parts[2], where[0], where[2])
+    return Dataset(name, parts[0], parts[1], parts[2], parts[3], exponent, int(classes))

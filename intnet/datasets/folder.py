@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from intnet.datasets import places
 from intnet.datasets.dataset import Dataset
 from intnet.datasets.image_files import SUFFIXES, FileImages, look, pillow
 from intnet.errors import DataError
@@ -25,11 +26,6 @@ JUNK = ("thumbs.db", "desktop.ini")
 Listed = Sequence[tuple[str, int]]  # (path, label) of every image of a part
 
 
-def root(path: str, data_dir: Path | None) -> Path:
-    """The folder of 'folder:PATH': PATH is relative to data_dir, if one is given."""
-    return Path(os.path.abspath((data_dir or Path()) / os.path.expanduser(path)))
-
-
 def load(path: str, data_dir: Path | None, side: int | None = None) -> Dataset:
     """The images below a folder; side: scale the middle square of each to it.
 
@@ -37,7 +33,7 @@ def load(path: str, data_dir: Path | None, side: int | None = None) -> Dataset:
     DataError names the file or folder that is wrong.
     """
     pillow()  # told before anything is read
-    folder = root(path, data_dir)
+    folder = places.below(path, data_dir)
     if not str(folder).isprintable():  # reports, packs and their code hold the name
         raise DataError(f"{PREFIX}{path!a}: a path with unprintable characters: name the folder anew")
     if not folder.is_dir():

@@ -12,6 +12,11 @@ from intnet.errors import DataError
 from intnet.machine.folders import user_cache
 
 
+def below(path: str, data_dir: Path | None) -> Path:
+    """Where 'folder:PATH' and 'arrays:PATH' lie: PATH is relative to data_dir, if one is given."""
+    return Path(os.path.abspath((data_dir or Path()) / os.path.expanduser(path)))
+
+
 def places(
     folder: str, data_dir: Path | None, inside: Sequence[str] = (), system: Sequence[Path] = ()
 ) -> list[Path]:

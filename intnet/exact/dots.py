@@ -16,8 +16,9 @@ import numpy as np
 
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.exact import small_floats
-from intnet.exact.parts import ONE, Parts, bit_length
+from intnet.exact.parts import ONE, Parts, bit_length, parts
 from intnet.numbers.accumulators import Accumulator, Narrow, Once, Stepped, Window
+from intnet.numbers.batch_sums import joins
 from intnet.numbers.microscaling import BlockScaled
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, container
 from intnet.numbers.rounding import Rounding, how
@@ -124,18 +125,14 @@ def _in_order(
 
 
 def _tree(term: Callable[[int], Any], add: Callable[[Any, Any], Any], zero: Any, terms: int) -> Any:
-    """Adjacent pairs; one partial sum a level is kept, of 2**level terms, as a binary counter carries."""
-    waiting: list[tuple[int, Any]] = []
+    """Adjacent pairs, as groups of a batch meet: one partial sum a level waits for its neighbour."""
+    waiting = [] if terms else [zero]
     for k in range(terms):
-        level, total = 0, add(zero, term(k))
-        while waiting and waiting[-1][0] == level:
-            total = add(waiting.pop()[1], total)
-            level += 1
-        waiting.append((level, total))
-    while len(waiting) > 1:
-        (_, last), (level, before) = waiting.pop(), waiting.pop()
-        waiting.append((level + 1, add(before, last)))
-    return waiting[0][1] if waiting else zero
+        waiting.append(add(zero, term(k)))
+        for _ in range(joins(k, k == terms - 1)):
+            last = waiting.pop()
+            waiting.append(add(waiting.pop(), last))
+    return waiting[0]
 
 
 # -- floats --------------------------------------------------------------------------------------------
@@ -188,10 +185,7 @@ def _words(total: Parts, format: Float, rounding: Rounding) -> np.ndarray:
 
 def _parts(words: np.ndarray, format: Float) -> Parts:
     """What words of finite numbers stand for."""
-    q = FloatTensor(words, format).to_qtensor()
-    codes = q.codes.astype(np.int64)
-    exponent = np.broadcast_to(q.exponent, q.shape).astype(np.int64)
-    return Parts(codes < 0, np.abs(codes).view(np.uint64), exponent, np.zeros(q.shape, np.int8))
+    return parts(FloatTensor(words, format).to_qtensor())
 
 
 def _term(a: QTensor, b: QTensor, k: int) -> Parts:

@@ -7,6 +7,7 @@ which is exact, and no value is divided: its exponent moves.
 Defined by `spec/microscaling.py: quantize_block`, `spec/microscaling.py: scale_of`.
 """
 
+from functools import cache
 from math import frexp
 
 import numpy as np
@@ -69,11 +70,12 @@ def _scales(x: Parts, format: Microscaling, where: str) -> np.ndarray:
 
 def _edge(element: Float | FixedPoint) -> int:
     """1 + floor(log2 g) of the greatest element g. Defined by `spec/microscaling.py: greatest`."""
-    return frexp(_greatest(element))[1]
+    return frexp(greatest(element))[1]
 
 
-def _greatest(element: Float | FixedPoint) -> float:
-    """g, which is a float64."""
+@cache
+def greatest(element: Float | FixedPoint) -> float:
+    """g, which is a float64. Defined by `spec/microscaling.py: greatest`."""
     if isinstance(element, FixedPoint):
         return element.hi * 2.0**element.exponent
     return float(FloatTensor(np.array(element.greatest, element.dtype), element).to_float64())
@@ -89,4 +91,4 @@ def _lift(part: np.ndarray, format: Microscaling) -> np.ndarray | int:
     if format.scale == "round":  # up to the next power of two from half a step below it on
         digits = element.m if isinstance(element, Float) else element.wl - 2
         return part >= 1 - 2.0 ** -(digits + 2)
-    return part > frexp(_greatest(element))[0]
+    return part > frexp(greatest(element))[0]

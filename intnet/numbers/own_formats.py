@@ -27,7 +27,6 @@ import numpy as np
 from intnet.errors import FormatError
 from intnet.spec.formats import Exact, Format, Limits, Way, extremes
 from intnet.spec.rounding import Mode, decision
-from intnet.spec.tensor import power
 
 __all__ = ["Levels", "OwnFormat"]
 
@@ -51,10 +50,6 @@ class OwnFormat(Format):
     def exponent(self, grid: int) -> int:
         """e, the grid itself."""
         return grid
-
-    def step(self, grid: int) -> Fraction:
-        """2^e."""
-        return power(self.exponent(grid))
 
     @property
     def bits(self) -> int:

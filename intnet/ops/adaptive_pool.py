@@ -20,9 +20,9 @@ import numpy as np
 from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, ShapeError
 from intnet.exact.expressions import Exact
-from intnet.machine.jit import pjit, prange
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.elementwise import codes_of
+from intnet.ops.pool import spread_windows, sum_windows
 
 Pair = tuple[int, int]
 
@@ -33,29 +33,6 @@ def edges(size: int, windows: int) -> np.ndarray:
     Defined by `spec/pooling.py: adaptive_windows`.
     """
     return np.array([(i * size // windows, -(-(i + 1) * size // windows)) for i in range(windows)], np.int64)
-
-
-@pjit
-def _sums(team: int, x: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
-    for n in prange(team, x.shape[0]):
-        for i in range(len(rows)):
-            for j in range(len(columns)):
-                line = out[n, i, j]
-                for y in range(rows[i, 0], rows[i, 1]):
-                    for z in range(columns[j, 0], columns[j, 1]):
-                        for c in range(x.shape[3]):
-                            line[c] += x[n, y, z, c]
-
-
-@pjit
-def _spread(team: int, e: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
-    for n in prange(team, e.shape[0]):
-        for i in range(len(rows)):
-            for j in range(len(columns)):
-                for y in range(rows[i, 0], rows[i, 1]):
-                    for z in range(columns[j, 0], columns[j, 1]):
-                        for c in range(e.shape[3]):
-                            out[n, y, z, c] += e[n, i, j, c]
 
 
 def _places(shape: tuple[int, ...], output: Pair) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -86,12 +63,12 @@ def _adaptive_avg_pool2d(saved: Saved, x: Any, *, output: Pair) -> Any:
     shape = (x.shape[0], *output, x.shape[3])
     if isinstance(x, np.ndarray):
         sums = np.zeros(shape, x.dtype)
-        _sums(np.ascontiguousarray(x), rows, columns, sums)
+        sum_windows(np.ascontiguousarray(x), rows, columns, sums)
         return sums / sizes.astype(x.dtype)
     den, shares = _shares(sizes)
     bound = _check(x.bound * den, "sums")  # a sum of s codes, times den / s
     wide = np.zeros(shape, np.int64)
-    _sums(np.ascontiguousarray(x.codes), rows, columns, wide)
+    sum_windows(np.ascontiguousarray(x.codes), rows, columns, wide)
     return Exact([(QTensor(wide * shares, 0, bound=bound), 1)], int(x.exponent), den=den)
 
 
@@ -100,13 +77,13 @@ def _adaptive_avg_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
     rows, columns, sizes = _places(saved.shape, saved.output)
     if isinstance(e, np.ndarray):
         dx = np.zeros(saved.shape, e.dtype)
-        _spread(e / sizes.astype(e.dtype), rows, columns, dx)
+        spread_windows(e / sizes.astype(e.dtype), rows, columns, dx)
         return (dx,)
     den, shares = _shares(sizes)
     readers = [int(np.max(np.bincount(_covered(part)))) for part in (rows, columns)]
     bound = _check(e.bound * int(shares.max()) * readers[0] * readers[1], "sums of errors")
     wide = np.zeros(saved.shape, np.int64)
-    _spread(e.codes * shares, rows, columns, wide)
+    spread_windows(e.codes * shares, rows, columns, wide)
     return (Exact([(QTensor(wide, 0, bound=bound), 1)], int(e.exponent), den=den),)
 
 

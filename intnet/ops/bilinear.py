@@ -174,7 +174,7 @@ def bifurcated(error: Any) -> Bifurcated:
 
 INTEGERS, BLOCKS, FLOATS = "two QTensors", "two BlockTensors", "two float32 arrays"
 AFFINE = "two AffineTensors"
-PRODUCTS: dict[str, Callable[..., Any]] = {INTEGERS: product, AFFINE: affine_product}
+PRODUCTS: dict[str, Callable[..., Any]] = {INTEGERS: product, AFFINE: affine_product}  # BLOCKS: `blocks.py`
 
 
 def operands(a: Any, b: Any, what: str) -> str:
@@ -207,8 +207,11 @@ def float_operands(error: Any, *values: Any) -> list[Any]:
 def over_batch(kind: str, a: Any, b: Any, terms: int, kernel: Kernel, where: str) -> Any:
     """`PRODUCTS[kind]` whose terms are a batch's rows: the sum over those of all ranks (`numbers/shares.py`).
 
-    Of codes of one exponent each it is a Later among ranks: sums travel while the backward pass goes on.
+    Blocks find a unit of all ranks themselves. Of codes of one exponent each it is a Later among ranks: sums
+    travel while the backward pass goes on.
     """
+    if kind == BLOCKS:
+        return PRODUCTS[kind](a, b, terms, kernel, where, of_batch=True)
     a, b = shares.alike(a, b)
     terms = shares.rows(terms)
     if not shares.travel() or kind != INTEGERS or not isinstance(a.exponent + b.exponent, int):

@@ -5,23 +5,19 @@ integers are one limb of 16 bits, or a sum of two or three: then a product of te
 each pair of limbs (`kernels/int_products.py`), exact, and so is their sum. Where exponents lie further apart,
 `bilinear.py: block_product` cuts both by their exponents and adds integers of any length.
 
-    forward        x (batch, Cin) by w (Cout, Cin)
-    input grad     e (batch, Cout) by w              weight grad    e by x
+`product` is the one of `bilinear.py: PRODUCTS` for them, forward and in both gradients, of convolutions too.
 
 Defined by `spec/block_float.py: exact`, `spec/block_float.py: rounded`, `spec/products.py: forward`,
 `spec/products.py: input_error`, `spec/products.py: weight_gradient`.
 """
 
-from functools import partial
-from itertools import product
+import itertools
 
 import numpy as np
 
 from intnet.exact.blocks.block_float import BlockTensor
 from intnet.numbers import shares
-from intnet.ops.bilinear import Kernel, block_product, sum_of_products
-from intnet.ops.kernels import int_products
-from intnet.ops.kernels.windows import Pair, Window
+from intnet.ops.bilinear import BLOCKS, PRODUCTS, Kernel, block_product, sum_of_products
 
 _ALONE, _LIMB = 15, 14  # bits of a limb that has the sign alone, and of one among others
 _BOTH = 25  # bits of two limbs whose products `plan` adds up in int32, 64 at least at a time
@@ -30,7 +26,8 @@ _LIMBS = 3  # of a tensor, at most
 
 def _counts(a: int, b: int) -> tuple[int, int] | None:
     """Limbs of operands of a and b bits: the fewest whose products are of 16 bits; None: there are none."""
-    for n, m in sorted(product(range(1, _LIMBS + 1), repeat=2), key=lambda counts: counts[0] * counts[1]):
+    pairs = itertools.product(range(1, _LIMBS + 1), repeat=2)
+    for n, m in sorted(pairs, key=lambda counts: counts[0] * counts[1]):
         sizes = -(-a // n), -(-b // m)
         fit = all(
             size <= (_ALONE if count == 1 else _LIMB) for size, count in zip(sizes, (n, m), strict=True)
@@ -47,7 +44,7 @@ def _extents(a: BlockTensor, b: BlockTensor, of_batch: bool) -> tuple[int, int, 
     return -low, high, -other, top
 
 
-def _product(
+def product(
     a: BlockTensor, b: BlockTensor, terms: int, kernel: Kernel, where: str, of_batch: bool = False
 ) -> np.ndarray:
     """float32 of the bilinear form of a and b that sums `terms` products an element, over all ranks' images.
@@ -65,53 +62,4 @@ def _product(
     return sum_of_products(xs, ys, terms, kernel, where)
 
 
-# -- convolution -------------------------------------------------------------------------------
-
-
-def conv2d(x: BlockTensor, w: BlockTensor, window: Window, where: str = "") -> np.ndarray:
-    """float32 (N, Ho, Wo, Cout) of x (N, H, W, Cin) and w (Cout, Cin/groups, kh, kw).
-
-    Defined by `spec/convolution.py: conv2d`.
-    """
-    terms = w.shape[1] * w.shape[2] * w.shape[3]
-    return _product(x, w, terms, partial(int_products.forward, window=window), where)
-
-
-def conv2d_input_grad(
-    e: BlockTensor, w: BlockTensor, input_hw: Pair, window: Window, where: str = ""
-) -> np.ndarray:
-    """float32 (N, H, W, Cin) of e (N, Ho, Wo, Cout). Defined by `spec/convolution.py: conv2d_input_grad`."""
-    terms = w.shape[0] // window[2] * w.shape[2] * w.shape[3]
-    return _product(e, w, terms, partial(int_products.input_grad, window=window, input_hw=input_hw), where)
-
-
-def conv2d_weight_grad(
-    e: BlockTensor, x: BlockTensor, kernel_hw: Pair, window: Window, where: str = ""
-) -> np.ndarray:
-    """float32 (Cout, Cin/groups, kh, kw) of e (N, Ho, Wo, Cout) and x (N, H, W, Cin).
-
-    Defined by `spec/convolution.py: conv2d_weight_grad`.
-    """
-    kernel = partial(int_products.weight_grad, window=window, kernel=kernel_hw)
-    return _product(e, x, e.size // e.shape[3], kernel, where, of_batch=True)
-
-
-# -- linear ------------------------------------------------------------------------------------
-
-
-def linear(x: BlockTensor, w: BlockTensor, where: str = "") -> np.ndarray:
-    """float32 (N, Cout) of x (N, Cin) and w (Cout, Cin). Defined by `spec/convolution.py: linear`."""
-    return _product(x, w, x.shape[1], int_products.gemm, where)
-
-
-def linear_input_grad(e: BlockTensor, w: BlockTensor, where: str = "") -> np.ndarray:
-    """float32 (N, Cin) of e (N, Cout). Defined by `spec/convolution.py: linear_input_grad`."""
-    return _product(e, w, e.shape[1], int_products.gemm_nn, where)
-
-
-def linear_weight_grad(e: BlockTensor, x: BlockTensor, where: str = "") -> np.ndarray:
-    """float32 (Cout, Cin) of e (N, Cout) and x (N, Cin).
-
-    Defined by `spec/convolution.py: linear_weight_grad`.
-    """
-    return _product(e, x, e.shape[0], int_products.gemm_tn, where, of_batch=True)
+PRODUCTS[BLOCKS] = product

@@ -20,8 +20,9 @@ from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ShapeError
 from intnet.numbers import shares
 from intnet.numbers.accumulators import Narrow
-from intnet.ops import blocks, narrow
-from intnet.ops.bilinear import BLOCKS, PRODUCTS, bifurcated, copies, float_operands, operands, over_batch
+from intnet.ops import narrow
+from intnet.ops.bilinear import FLOATS, bifurcated, copies, float_operands, operands, over_batch
+from intnet.ops.blocks import PRODUCTS
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels import int_products
 from intnet.ops.kernels.windows import Pair, forward_windows
@@ -63,51 +64,30 @@ def _conv2d(
         saved.x = keep(read)
     if accumulator is not None:
         return narrow.conv2d(x, w, saved.window, accumulator, where)
-    if kind == BLOCKS:
-        return blocks.conv2d(x, w, saved.window, where)
-    if kind in PRODUCTS:
-        terms = w.shape[1] * w.shape[2] * w.shape[3]
-        return PRODUCTS[kind](x, w, terms, partial(int_products.forward, window=saved.window), where)
-    return float32.conv2d(x, w, *saved.window)
-
-
-def _integer_products(saved: Saved, kind: str, error: Any, w: Any) -> tuple[Any, Any]:
-    (e, e_weight), product = bifurcated(error), PRODUCTS[kind]
-    kernel, window, where = (w.shape[2], w.shape[3]), saved.window, saved.where
-    per_input, positions = w.shape[0] // window[2] * kernel[0] * kernel[1], e.size // e.shape[3]
-    dx: Any = None
-    dw: Any = None
-    if saved.needs[0]:
-        input_grad = partial(int_products.input_grad, window=window, input_hw=saved.hw)
-        dx = product(e, w, per_input, input_grad, where)
-    if saved.needs[1]:
-        weight_grad = partial(int_products.weight_grad, window=window, kernel=kernel)
-        dw = over_batch(kind, e_weight, loaded(saved.x), positions, weight_grad, where)
-    return dx, dw
+    if kind == FLOATS:
+        return float32.conv2d(x, w, *saved.window)
+    terms = w.shape[1] * w.shape[2] * w.shape[3]
+    return PRODUCTS[kind](x, w, terms, partial(int_products.forward, window=saved.window), where)
 
 
 def _conv2d_vjp(saved: Saved, error: Any) -> tuple[Any, Any]:
-    e, e_weight = bifurcated(error)
+    (e, e_weight), window, where = bifurcated(error), saved.window, saved.where
     (w,) = float_operands(e, saved.w)
-    kind = operands(e, w, f"{saved.where or 'conv2d'}: gradient")
-    if kind in PRODUCTS:
-        return _integer_products(saved, kind, error, w)
-    kernel, where = w.shape[2:], saved.where
+    kind, kernel = operands(e, w, f"{where or 'conv2d'}: gradient"), w.shape[2:]
     dx: Any = None
     dw: Any = None
-    if saved.needs[0]:
-        if kind == BLOCKS:
-            dx = blocks.conv2d_input_grad(e, w, saved.hw, saved.window, where)
-        else:
-            dx = float32.conv2d_input_grad(e, w, saved.hw, *saved.window)
+    if saved.needs[0] and kind == FLOATS:
+        dx = float32.conv2d_input_grad(e, w, saved.hw, *window)
+    elif saved.needs[0]:
+        input_grad = partial(int_products.input_grad, window=window, input_hw=saved.hw)
+        dx = PRODUCTS[kind](e, w, w.shape[0] // window[2] * kernel[0] * kernel[1], input_grad, where)
     if saved.needs[1]:
         (x,) = float_operands(e, loaded(saved.x))
-        if kind == BLOCKS:
-            dw = blocks.conv2d_weight_grad(e, x, kernel, saved.window, where)
+        if kind == FLOATS:
+            dw = shares.folded(lambda e, x: float32.conv2d_weight_grad(e, x, kernel, *window), e_weight, x)
         else:
-            dw = shares.folded(
-                lambda e, x: float32.conv2d_weight_grad(e, x, kernel, *saved.window), e_weight, x
-            )
+            weight_grad = partial(int_products.weight_grad, window=window, kernel=kernel)
+            dw = over_batch(kind, e_weight, x, e.size // e.shape[3], weight_grad, where)
     return dx, dw
 
 

@@ -6,7 +6,7 @@ dropout  y = x * mask / keep, mask from random words           dx = dy * mask / 
 flatten  (N, ...) -> (N, rest) in C order
 
 Defined by `spec/elementwise.py: add`, `spec/elementwise.py: relu`, `spec/elementwise.py: relu_grad`,
-`spec/elementwise.py: dropout`, `spec/elementwise.py: add_float32`, `spec/elementwise.py: dropout32`,
+`spec/elementwise.py: dropout`, `spec/elementwise.py: add_float32`, `spec/elementwise.py: dropout32_at`,
 `spec/values.py: reshaped`.
 """
 
@@ -132,7 +132,8 @@ def _relu_vjp(saved: Saved, e: Any) -> tuple[Any]:
 def _dropout(saved: Saved, x: Any, *, words: np.ndarray, keep: Fraction) -> Any:
     """An element stays where word * q < p * 2^32, keep = p/q: decided without rounding keep.
 
-    Defined by `spec/elementwise.py: stays`, `spec/elementwise.py: dropout`, `spec/elementwise.py: dropout32`.
+    Defined by `spec/elementwise.py: stays`, `spec/elementwise.py: dropout`,
+    `spec/elementwise.py: dropout32_at`.
     """
     p, q = keep.numerator, keep.denominator
     if not 0 < keep <= 1 or q >= 1 << 31:

@@ -26,17 +26,9 @@ from intnet.exact.expressions import Exact, exact, times_power
 from intnet.numbers import shares
 from intnet.numbers.accumulators import Narrow
 from intnet.numbers.qtensor import QTensor
-from intnet.ops import blocks, narrow
-from intnet.ops.bilinear import (
-    BLOCKS,
-    FLOATS,
-    PRODUCTS,
-    bifurcated,
-    copies,
-    float_operands,
-    operands,
-    over_batch,
-)
+from intnet.ops import narrow
+from intnet.ops.bilinear import FLOATS, bifurcated, copies, float_operands, operands, over_batch
+from intnet.ops.blocks import PRODUCTS
 from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels.int_products import gemm, gemm_nn, gemm_tn
@@ -60,8 +52,6 @@ def _linear(
         saved.x = keep(read)
     if accumulator is not None:
         return narrow.linear(x, w, accumulator, where)
-    if kind == BLOCKS:
-        return blocks.linear(x, w, where)
     return float32.matmul_nt(x, w) if kind == FLOATS else PRODUCTS[kind](x, w, x.shape[1], gemm, where)
 
 
@@ -71,18 +61,13 @@ def _linear_vjp(saved: Saved, error: Any) -> tuple[Any, Any]:
     kind = operands(e, w, f"{where or 'linear'}: gradient")
     dx: Any = None
     dw: Any = None
-    if saved.needs[0]:
-        if kind == BLOCKS:
-            dx = blocks.linear_input_grad(e, w, where)
-        elif kind == FLOATS:
-            dx = float32.matmul(e, w)
-        else:
-            dx = PRODUCTS[kind](e, w, w.shape[0], gemm_nn, where)
+    if saved.needs[0] and kind == FLOATS:
+        dx = float32.matmul(e, w)
+    elif saved.needs[0]:
+        dx = PRODUCTS[kind](e, w, w.shape[0], gemm_nn, where)
     if saved.needs[1]:
         (x,) = float_operands(e, loaded(saved.x))
-        if kind == BLOCKS:
-            dw = blocks.linear_weight_grad(e, x, where)
-        elif kind == FLOATS:
+        if kind == FLOATS:
             dw = shares.folded(float32.matmul_tn, e_weight, x)
         else:
             dw = over_batch(kind, e_weight, x, x.shape[0], gemm_tn, where)

@@ -9,13 +9,14 @@ sums run in row-major order with plain additions, then one division. A float32 g
 an integer forward pass (the unquantized last layer) goes on as the exact quotient error / size.
 
 Defined by `spec/pooling.py: max_pool`, `spec/pooling.py: max_pool_grad`, `spec/pooling.py: max_pool32_grad`,
-`spec/pooling.py: avg_pool`, `spec/pooling.py: avg_pool_grad`, `spec/pooling.py: avg_pool32`,
-`spec/pooling.py: avg_pool32_grad`, `spec/pooling.py: global_avg_pool`,
+`spec/pooling.py: avg_pool`, `spec/pooling.py: avg_pool_grad`, `spec/pooling.py: pooled32`,
+`spec/pooling.py: pooled32_grad`, `spec/pooling.py: global_avg_pool`,
 `spec/pooling.py: global_avg_pool_grad`, `spec/pooling.py: global_avg_pool32`,
 `spec/pooling.py: global_avg_pool32_grad`.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -66,36 +67,35 @@ def _max_backward(team: int, e: np.ndarray, at: np.ndarray, out: np.ndarray) -> 
 
 
 @pjit
-def _sum_windows(
-    team: int, x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray
-) -> None:
-    height, width = x.shape[1], x.shape[2]
+def sum_windows(team: int, x: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
+    """Adds up x (N, H, W, C) over windows; rows, columns: first and one past the last of each window."""
     for n in prange(team, x.shape[0]):
-        for oy in range(out.shape[1]):
-            for ox in range(out.shape[2]):
-                line = out[n, oy, ox]
-                for ky in range(kernel[0]):
-                    for kx in range(kernel[1]):
-                        y, z = oy * stride[0] + ky - padding[0], ox * stride[1] + kx - padding[1]
-                        if 0 <= y < height and 0 <= z < width:
-                            for c in range(x.shape[3]):
-                                line[c] += x[n, y, z, c]
+        for i in range(len(rows)):
+            for j in range(len(columns)):
+                line = out[n, i, j]
+                for y in range(rows[i, 0], rows[i, 1]):
+                    for z in range(columns[j, 0], columns[j, 1]):
+                        for c in range(x.shape[3]):
+                            line[c] += x[n, y, z, c]
 
 
 @pjit
-def _spread_windows(
-    team: int, e: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray
-) -> None:
-    height, width = out.shape[1], out.shape[2]
+def spread_windows(team: int, e: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
+    """Adds every element of e to all positions of its window."""
     for n in prange(team, e.shape[0]):
-        for oy in range(e.shape[1]):
-            for ox in range(e.shape[2]):
-                for ky in range(kernel[0]):
-                    for kx in range(kernel[1]):
-                        y, z = oy * stride[0] + ky - padding[0], ox * stride[1] + kx - padding[1]
-                        if 0 <= y < height and 0 <= z < width:
-                            for c in range(e.shape[3]):
-                                out[n, y, z, c] += e[n, oy, ox, c]
+        for i in range(len(rows)):
+            for j in range(len(columns)):
+                for y in range(rows[i, 0], rows[i, 1]):
+                    for z in range(columns[j, 0], columns[j, 1]):
+                        for c in range(e.shape[3]):
+                            out[n, y, z, c] += e[n, i, j, c]
+
+
+@lru_cache(maxsize=512)
+def _inside(size: int, kernel: int, stride: int, padding: int) -> np.ndarray:
+    """int64[windows, 2]: first and one past the last position of each window that lie in the image."""
+    first = np.arange(output_size(size, kernel, stride, padding)) * stride - padding
+    return np.stack([np.maximum(first, 0), np.minimum(first + kernel, size)], 1)
 
 
 def _sizes(x: Any, kernel: Pair, stride: Pair, padding: Pair, what: str) -> tuple[int, int, int, int]:
@@ -157,23 +157,20 @@ def _max_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
     return (_scattered(e, scatter, saved.readers, "max_pool2d"),)
 
 
-def _window_sums(x: Any, kernel: Pair, stride: Pair, padding: Pair, what: str) -> Any:
-    shape = _sizes(x, kernel, stride, padding, what)
-    dtype = x.dtype if isinstance(x, np.ndarray) else _container(x, kernel[0] * kernel[1], what)
-    out = np.zeros(shape, dtype)
-    _sum_windows(_raw(x), kernel, stride, padding, out)
-    return (
-        QTensor(out, int(x.exponent), bound=x.bound * kernel[0] * kernel[1])
-        if isinstance(x, QTensor)
-        else out
-    )
+def _windows(shape: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair) -> list[np.ndarray]:
+    return [_inside(shape[1 + a], kernel[a], stride[a], padding[a]) for a in (0, 1)]
 
 
 def _avg_pool2d(saved: Saved, x: Any, *, kernel: Pair, stride: Pair, padding: Pair = (0, 0)) -> Any:
     x = codes_of(x)
     saved.window, saved.shape, saved.integer = (kernel, stride, padding), x.shape, isinstance(x, QTensor)
-    sums, size = _window_sums(x, kernel, stride, padding, "avg_pool2d"), kernel[0] * kernel[1]
-    return Exact([(sums, 1)], sums.exponent, den=size) if saved.integer else sums / np.float32(size)
+    shape, size = _sizes(x, kernel, stride, padding, "avg_pool2d"), kernel[0] * kernel[1]
+    sums = np.zeros(shape, _container(x, size, "avg_pool2d") if isinstance(x, QTensor) else x.dtype)
+    sum_windows(_raw(x), *_windows(x.shape, kernel, stride, padding), sums)
+    if not isinstance(x, QTensor):
+        return sums / np.float32(size)
+    exponent = int(x.exponent)
+    return Exact([(QTensor(sums, exponent, bound=x.bound * size), 1)], exponent, den=size)
 
 
 def _spread(saved: Saved, e: Any) -> Any:
@@ -186,7 +183,7 @@ def _spread(saved: Saved, e: Any) -> Any:
 
     def spread(raw: np.ndarray, dtype: np.dtype) -> np.ndarray:
         out = np.zeros(saved.shape, dtype)
-        _spread_windows(np.ascontiguousarray(raw), kernel, stride, padding, out)
+        spread_windows(np.ascontiguousarray(raw), *_windows(saved.shape, kernel, stride, padding), out)
         return out
 
     if not saved.integer:

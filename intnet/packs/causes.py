@@ -35,7 +35,6 @@ from intnet.spec.tensor import Fixed, Tensor
 
 NOT_FINITE = 0x7F800000  # exponent of a float32 that is no number
 _NAME = re.compile(r"[A-Za-z]\w*")
-Arrays = Mapping[str, np.ndarray]
 
 
 def worth_it(result: Result) -> bool:

@@ -59,22 +59,6 @@ def tanh_bounds(x: Fraction, precision: int) -> tuple[Fraction, Fraction]:
     return Fraction(one - high, one + high), Fraction(one - low, one + low)
 
 
-def tanh_round(x: Fraction | int, exponent: int, mode: str = "ties_even") -> int:
-    """The code of tanh(x) on the grid 2^exponent (exponent negative), correctly rounded by `mode`."""
-    x = Fraction(x)
-    if x == 0:
-        return 0
-    precision = max(8, 16 - exponent)
-    while True:
-        small, large = tanh_bounds(abs(x), precision)
-        if x < 0:
-            small, large = -large, -small
-        a, b = round_fraction(small / power(exponent), mode), round_fraction(large / power(exponent), mode)
-        if a == b:
-            return a
-        precision *= 2
-
-
 def _sigmoid_bounds(x: Fraction, precision: int) -> tuple[Fraction, Fraction]:
     """A rational enclosure of 1/(1 + e^-x)."""
     low, high = exp_minus_bounds(abs(x), precision)
@@ -90,7 +74,10 @@ def _times(a: tuple[Fraction, Fraction], b: tuple[Fraction, Fraction]) -> tuple[
 
 
 def curve_bounds(curve: str, x: Fraction, precision: int) -> tuple[Fraction, Fraction]:
-    """A rational enclosure of sigmoid(x), of silu(x) = x sigmoid(x), or of silu's derivative ('slope')."""
+    """A rational enclosure of tanh(x), sigmoid(x), silu(x) = x sigmoid(x), or silu's derivative ('slope')."""
+    if curve == "tanh":
+        small, large = tanh_bounds(abs(x), precision)
+        return (small, large) if x > 0 else (-large, -small)
     s = _sigmoid_bounds(x, precision)
     if curve == "sigmoid":
         return s
@@ -114,9 +101,14 @@ def curve_round(curve: str, x: Fraction | int, exponent: int, mode: str = "ties_
     """The code of a curve at x on the grid 2^exponent, correctly rounded by `mode`."""
     given = Fraction(x)
     if given == 0:
-        at_zero = Fraction(0) if curve == "silu" else Fraction(1, 2)
+        at_zero = Fraction(curve in ("sigmoid", "slope"), 2)
         return round_fraction(at_zero / power(exponent), mode)
     return decided(
         lambda precision: curve_bounds(curve, given, precision),
         lambda v: round_fraction(v / power(exponent), mode),
     )
+
+
+def tanh_round(x: Fraction | int, exponent: int, mode: str = "ties_even") -> int:
+    """The code of tanh(x) on the grid 2^exponent, correctly rounded by `mode`."""
+    return int(curve_round("tanh", x, exponent, mode))

@@ -7,7 +7,7 @@
     tanh     dx = e (1 - y^2)        sigmoid  dx = e y (1 - y)  silu  dx = e d, d the stored derivative
 
 Exact on integers and Fractions; ReLU and its mask are those of WAGEUBN's (2) and (3). In float32 each
-operation is rounded once: `float32.add32` of two branches, `dropout32`, `scale32`; `elementary` has the
+operation is rounded once: `float32.add32` of two branches, `dropout32_at`, `scale32`; `elementary` has the
 curves. The curves of integers are rounded in `curves`. Scale is squeeze and excitation's product (Hu et al.
 2018, Eq. 4). y is the stored output, so that these derivatives are exact products of stored numbers.
 
@@ -127,11 +127,6 @@ def dropout32_at(x: Fraction | int, word: int, keep: Fraction) -> Fraction:
 def dropout(x: Tensor, words: Sequence[int], keep: Fraction) -> Tensor:
     """`dropout_at` of every element; its gradient is the same map of the error, by the same words."""
     return Tensor(x.shape, [dropout_at(v, word, keep) for v, word in zip(x.values, words, strict=True)])
-
-
-def dropout32(x: Tensor, words: Sequence[int], keep: Fraction) -> Tensor:
-    """`dropout32_at` of every element."""
-    return Tensor(x.shape, [dropout32_at(v, word, keep) for v, word in zip(x.values, words, strict=True)])
 
 
 # -- scale -----------------------------------------------------------------------------------------

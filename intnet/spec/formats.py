@@ -131,8 +131,8 @@ class Format:
         return self.grid_of(*extremes(xs))
 
     def step(self, grid: int) -> Fraction:
-        """What x is divided by before it is rounded; of two grids the finer one (`way` tells)."""
-        raise NotImplementedError(f"{type(self).__name__} defines no step")
+        """What x is divided by before it is rounded: what code 1 stands for, where a format says no other."""
+        return power(self.exponent(grid))
 
     def exponent(self, grid: int) -> int:
         """log2 of what code 1 stands for."""
@@ -195,10 +195,6 @@ class FixedPoint(Format):
         """0."""
         return 0
 
-    def step(self, grid: int) -> Fraction:
-        """2^-FL."""
-        return power(-self.fl)
-
     def exponent(self, grid: int) -> int:
         """-FL."""
         return -self.fl
@@ -234,10 +230,6 @@ class Direct(Format):
         """0."""
         return 0
 
-    def step(self, grid: int) -> Fraction:
-        """2^-(k-1)."""
-        return power(self.exponent(grid))
-
     def exponent(self, grid: int) -> int:
         """-(k-1)."""
         return 1 - self.k if self.lsb is None else self.lsb
@@ -257,10 +249,6 @@ class Shift(Format):
     def grid_of(self, least: Exact, greatest: Exact) -> int:
         """log2 R(x)."""
         return log2_R(max(-Fraction(least), Fraction(greatest)))
-
-    def step(self, grid: int) -> Fraction:
-        """R(x) * 2^-(k-1)."""
-        return power(self.exponent(grid))
 
     def exponent(self, grid: int) -> int:
         """n - (k-1)."""
@@ -331,10 +319,6 @@ class Scaled(Format):
             s += 1
         return s
 
-    def step(self, grid: int) -> Fraction:
-        """2^-s."""
-        return power(-grid)
-
     def exponent(self, grid: int) -> int:
         """-s."""
         return -grid
@@ -366,12 +350,8 @@ class Flag(Format):
         """log2 R(x)."""
         return log2_R(max(-Fraction(least), Fraction(greatest)))
 
-    def step(self, grid: int) -> Fraction:
-        """Sc / 2^(k-1), of the finer grid."""
-        return power(self.exponent(grid))
-
     def exponent(self, grid: int) -> int:
-        """n - 2(k-1)."""
+        """n - 2(k-1), of the finer grid."""
         return grid - 2 * (self.k - 1)
 
     def limits(self) -> Limits:

@@ -198,22 +198,3 @@ def forward_terms(g: ConvShape) -> Iterator[Terms]:
 
 def _pairs(runs: Sequence[Run]) -> Terms:
     return [pair for p, q in runs for pair in zip([-1] * len(q) if p is None else p, q, strict=True)]
-
-
-# -- pooling ---------------------------------------------------------------------------------------
-
-
-def windows(h: int, w: int, kernel: Pair, stride: Pair, padding: Pair) -> list[list[tuple[int, int]]]:
-    """The in-image positions (row, column) of every pooling window, each in row-major order."""
-    (kh, kw), (sh, sw), (top, bottom, left, right) = both(kernel), both(stride), pads(padding)
-    out = []
-    for oy in range((h + top + bottom - kh) // sh + 1):
-        for ox in range((w + left + right - kw) // sw + 1):
-            inside = [
-                (y, x)
-                for y in range(oy * sh - top, oy * sh - top + kh)
-                for x in range(ox * sw - left, ox * sw - left + kw)
-                if 0 <= y < h and 0 <= x < w
-            ]
-            out.append(inside)
-    return out

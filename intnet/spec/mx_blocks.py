@@ -148,10 +148,6 @@ class InBlock(Format):
         """k + L - m."""
         return grid + self.least - digits(self.element)
 
-    def step(self, grid: int) -> Fraction:
-        """The least one."""
-        return power(self.exponent(grid))
-
     def limits(self) -> tuple[int, int, str]:
         """g on both sides, in least steps."""
         edge = _edge(self.element)

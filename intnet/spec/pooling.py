@@ -229,18 +229,6 @@ def avg_pool_grad(
     return pooled_grad(e, windows_of(x_shape, kernel, stride, padding, count_include_pad))
 
 
-def avg_pool32(x: Tensor, kernel: Pair, stride: Pair, padding: Pair = 0) -> Tensor:
-    """`avg_pool` of float32, padding counted."""
-    return pooled32(x, windows_of(x.shape, kernel, stride, padding))
-
-
-def avg_pool32_grad(
-    e: Tensor, x_shape: Sequence[int], kernel: Pair, stride: Pair, padding: Pair = 0
-) -> Tensor:
-    """`avg_pool_grad` of float32."""
-    return pooled32_grad(e, windows_of(x_shape, kernel, stride, padding))
-
-
 def global_avg_pool(x: Tensor) -> Tensor:
     """(N, H, W, C) to the exact means (N, C)."""
     means = pooled(x, adaptive_windows(x.shape, 1))

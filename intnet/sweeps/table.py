@@ -8,7 +8,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
@@ -31,37 +31,26 @@ SHORT = 12  # digits of a digest in a table
 
 @dataclass(frozen=True)
 class Measure:
-    """A column: how it is read from a report and `over_epochs` (None: it is not there) and written.
+    """A column of what a report and `over_epochs` have, by its key in `MEASURES`.
 
     spread: with its range; shown: in tables for people, too
     """
 
     heading: str
-    read: Callable[[dict[str, Any]], float | None]
     spec: str
     spread: bool = False
     shown: bool = True
 
 
-def _saved(key: str) -> Callable[[dict[str, Any]], float | None]:
-    """Of what a method packs of the values that it saves for the backward pass."""
-
-    def read(report: dict[str, Any]) -> float | None:
-        number = report.get("saved", {}).get(key)
-        return None if number is None else float(number)
-
-    return read
-
-
 MEASURES = {
-    "test_accuracy": Measure("test accuracy", lambda report: report["test_accuracy"], ".2%", spread=True),
-    "best_accuracy": Measure("best", lambda report: report["best_accuracy"], ".2%"),
-    "mean_accuracy": Measure("mean of epochs", lambda report: report["mean_accuracy"], ".2%"),
-    "last_loss": Measure("last loss", lambda report: report["last_loss"], ".4f"),
-    "saved_bits": Measure("saved bits", _saved("bits"), ".3f"),
-    "saved_bytes": Measure("saved bytes", _saved("bytes"), ",.0f"),
-    "images_per_second": Measure("images/s", lambda report: report["images_per_second"], ",.0f"),
-    "seconds": Measure("seconds", lambda report: report["seconds"], ",.1f", shown=False),
+    "test_accuracy": Measure("test accuracy", ".2%", spread=True),
+    "best_accuracy": Measure("best", ".2%"),
+    "mean_accuracy": Measure("mean of epochs", ".2%"),
+    "last_loss": Measure("last loss", ".4f"),
+    "saved_bits": Measure("saved bits", ".3f"),
+    "saved_bytes": Measure("saved bytes", ",.0f"),
+    "images_per_second": Measure("images/s", ",.0f"),
+    "seconds": Measure("seconds", ",.1f", shown=False),
 }
 
 
@@ -92,9 +81,11 @@ class Sweep(Shown):
     # -- what another command tells otherwise ---------------------------------------------------
 
     def numbers(self, point: Point, seed: int, report: dict[str, Any]) -> Numbers:
-        """What the report, and the accuracies of all epochs, have of each measure."""
-        whole = report | over_epochs(curve(self.folder, self.plan, point, seed), report["test_accuracy"])
-        return {key: measure.read(whole) for key, measure in MEASURES.items()}
+        """What the report, and the accuracies of all epochs, have of each measure; None: not this run's."""
+        saved = {f"saved_{key}": float(number) for key, number in report.get("saved", {}).items()}
+        epochs = over_epochs(curve(self.folder, self.plan, point, seed), report["test_accuracy"])
+        whole = report | saved | epochs
+        return {key: whole.get(key) for key in MEASURES}
 
     def keys(self) -> Iterable[str]:
         """All, whether or not a run has them."""

@@ -225,7 +225,7 @@ FAULTS = {
     "saturated at the end only": ("np.clip(x + y, -edge, edge - 1)", "x + y"),
     "wrapped a bit too wide": ("codes + edge) & (2 * edge - 1)", "codes + edge) & (4 * edge - 1)"),
     "a lost bit is forgotten": ("size >> down | (size & ((ONE << down) - ONE) != 0)", "size >> down"),
-    "the tree is a chain": ("waiting[-1][0] == level", "waiting"),
+    "the tree is a chain": ("range(joins(k, k == terms - 1))", "waiting[1:]"),
     "the window forgets the accumulator": ("acc.size == 0, _FAR, lead", "acc.size >= 0, -500, lead"),
     "a window floors": ("part.negative, -cut, cut", "part.negative, -cut - 1, cut"),
     "big sums lose their tail": (">> drop | (abs(value) & ((1 << drop) - 1) != 0)", ">> drop"),

@@ -45,7 +45,7 @@ def sweep(
 
 def tops(format: Microscaling) -> np.ndarray:
     """Blocks of 2, whose greatest magnitudes are where a scale is decided: float64's neighbours too."""
-    g = microscaling._greatest(format.element)
+    g = microscaling.greatest(format.element)
     digits = format.element.m if isinstance(format.element, Float) else format.element.wl - 2
     points = np.array([g, 1.0, 2 - 2.0**-digits, 2 - 2.0 ** -(digits + 1), 1 + 2.0**-digits, g / 4, g * 1.5])
     scales = 2.0 ** np.array(
@@ -78,7 +78,7 @@ def test_every_rounding_of_elements_is_as_defined(of: Any, mode: str) -> None:
         x = grid(of, step=5)
         x = x[np.abs(x) < 1e30]
     for top in (2.0, 2.0**20, 2.0**-125):
-        block = np.stack([x * top, np.full(x.size, microscaling._greatest(of) * top)], axis=1)
+        block = np.stack([x * top, np.full(x.size, microscaling.greatest(of) * top)], axis=1)
         sweep(block, Microscaling(of, 2), mode)
 
 
@@ -151,7 +151,7 @@ def published(x: np.ndarray, of: Float | FixedPoint) -> np.ndarray:
     max, floor(log2), minus emax, limited to +-127; divided, rounded to nearest away from zero in the private
     exponent's step, limited to +-max_norm; multiplied back.
     """
-    g = microscaling._greatest(of)
+    g = microscaling.greatest(of)
     top = np.abs(x).max()
     shared = (frexp(top)[1] - 1 if top else -126) - (frexp(g)[1] - 1)
     shared = max(shared, -127)

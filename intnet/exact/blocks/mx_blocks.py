@@ -10,7 +10,6 @@ Defined by `spec/mx_blocks.py: quantize_along`, `spec/mx_blocks.py: blocks`.
 """
 
 from dataclasses import dataclass
-from functools import cache
 from math import frexp, prod
 
 import numpy as np
@@ -18,23 +17,15 @@ import numpy as np
 from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.exact.blocks import mx_loops
 from intnet.exact.blocks.mx_loops import SIZE, TILE
+from intnet.exact.microscaling import greatest
 from intnet.machine.buffers import empty
-from intnet.numbers.formats import FixedPoint
 from intnet.numbers.microscaling import BIAS, Microscaling
 from intnet.numbers.qtensor import QTensor, Status, container
 from intnet.numbers.rounding import OWN, STOCHASTIC, Rounding
-from intnet.numbers.small_floats import Float, FloatTensor
+from intnet.numbers.small_floats import Float
 
 PIECE = 2048  # elements of one task, of blocks along memory
 _NONE = (1, 1, 0), (0,)  # shapes of no words
-
-
-@cache
-def _greatest(element: Float | FixedPoint) -> float:
-    """`Along.greatest` of an element."""
-    if isinstance(element, FixedPoint):
-        return element.hi * 2.0**element.exponent
-    return float(FloatTensor(np.array(element.greatest, element.dtype), element).to_float64())
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,7 @@ class Along:
     @property
     def greatest(self) -> float:
         """g, the greatest element. Defined by `spec/microscaling.py: greatest`."""
-        return _greatest(self.mx.element)
+        return greatest(self.mx.element)
 
     def lifts(self) -> int:
         """Of 23 bits: fractions of t above this lift a block's k above floor(log2 t) - E, by rule.

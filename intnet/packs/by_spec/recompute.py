@@ -24,7 +24,6 @@ from intnet.packs.ports import OF_LAYERS
 
 GIVEN = "in"  # the direction of operands
 OnPort = Callable[[str], None]
-Found = tuple[str, Sequence[int | None]]
 
 
 def recompute(pack: Pack, on_port: OnPort = lambda name: None) -> Result:

@@ -90,17 +90,10 @@ class Operand:
         self.flat = self.array.reshape(-1)
         self.kind = kind
 
-    def read(self, runs: list[range | None], lengths: list[int]) -> list[Any]:
-        """The numbers of runs of places, zeros where a run is None."""
-        parts: list[Any] = []
-        for run, length in zip(runs, lengths, strict=True):
-            if run is None:
-                parts += [0] * length
-                continue
-            stop: int | None = run.stop if run.step > 0 else None
-            taken = self.flat[run.start : stop : run.step]
-            parts += taken.tolist() if self.kind in CODES else units(taken)
-        return parts
+    def __getitem__(self, part: slice) -> list[Any]:
+        """The numbers of a run of places."""
+        taken = self.flat[part]
+        return taken.tolist() if self.kind in CODES else units(taken)
 
 
 @dataclass(frozen=True)
@@ -132,16 +125,12 @@ class Product:
 
     def sums(self, flat: np.ndarray) -> list[Fraction]:
         """Elements by the definition's own numbers: codes, or units of 2^-149."""
-        left, right = Operand(self.a, self.kind), Operand(self.b, self.kind)
+        left: Any = Operand(self.a, self.kind)
+        right: Any = Operand(self.b, self.kind)
         out = []
         for i in flat.tolist():
-            runs = self.runs(self.g, *place_of(i, self.shape))
-            lengths = [len(second) for _, second in runs]
-            given = (
-                left.read([one for one, _ in runs], lengths),
-                right.read([two for _, two in runs], lengths),
-            )
-            out.append(self._sum(*given, left.exponent + right.exponent))
+            terms = geometry.gathered(left, right, self.runs(self.g, *place_of(i, self.shape)))
+            out.append(self._sum(*terms, left.exponent + right.exponent))
         return out
 
     def _sum(self, a: list[Any], b: list[Any], exponent: int) -> Fraction:
