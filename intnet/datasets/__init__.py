@@ -101,7 +101,10 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, image_size: 
 
 
 def available(name: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
-    """Whether the files of the data set `name` are where `load` looks for them; their content is not read."""
+    """Whether the files of the data set `name` are where `load` looks for them.
+
+    Of their content no more is read than tells two sets of the same names apart.
+    """
     if str(name).startswith(folder.PREFIX):
         return places.below(_path(name), _folder(data_dir)).is_dir()
     if str(name).startswith(arrays.PREFIX):

@@ -94,7 +94,7 @@ def spread_windows(team: int, e: np.ndarray, rows: np.ndarray, columns: np.ndarr
 @lru_cache(maxsize=512)
 def _inside(size: int, kernel: int, stride: int, padding: int) -> np.ndarray:
     """int64[windows, 2]: first and one past the last position of each window that lie in the image."""
-    first = np.arange(output_size(size, kernel, stride, padding)) * stride - padding
+    first = np.arange(output_size(size, kernel, stride, padding), dtype=np.int64) * stride - padding
     return np.stack([np.maximum(first, 0), np.minimum(first + kernel, size)], 1)
 
 
