@@ -109,6 +109,7 @@ def compile_kernels(*groups: str, moved: Moved = show) -> None:
     """
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return
+    jit.start_threads()  # which kernels are linked with; ahead of the mark, as it may be refused
     new = [which for which in groups if listed().get(which) and _marked(which)]
     entries = {json.dumps(entry): entry for which in new for entry in listed()[which]}
     if entries:
@@ -183,7 +184,7 @@ def _compile_all(entries: Sequence[Sequence[Any]], moved: Moved) -> None:
 
 
 def _compile_share(share: Sequence[Sequence[Any]], told: Callable[[], None]) -> None:
-    numba.get_num_threads()  # loads the threads, which kernels are linked with
+    jit.start_threads()
     for name, _, kinds in share:
         with suppress(AttributeError, TypeError, NumbaError):  # a kernel that has changed since the list
             kernel = _found(f"intnet.{name}")

@@ -24,6 +24,7 @@ import numba
 import numpy as np
 from numba.np import linalg
 
+from intnet.errors import ConfigError
 from intnet.machine import folders
 from intnet.machine.kernel_files import keep_by_key
 from intnet.machine.threads import prange
@@ -144,9 +145,16 @@ if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
 
 
 @cache
-def _start_threads() -> None:
-    """Have Numba load its threads: compiled code that shares work out cannot be linked before."""
-    numba.get_num_threads()
+def start_threads() -> None:
+    """Have Numba load its threads: compiled code that shares work out cannot be linked before.
+
+    ConfigError where it cannot, as of a NUMBA_THREADING_LAYER that it has not or that is not installed.
+    """
+    try:
+        numba.get_num_threads()
+    except ValueError as error:
+        layer = numba.config.THREADING_LAYER  # type: ignore[attr-defined]
+        raise ConfigError(f"Numba has no threads by NUMBA_THREADING_LAYER={layer}: {error}") from None
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
@@ -188,10 +196,10 @@ def pjit(function: Callable[..., Any]) -> Any:
 
     @wraps(function)
     def call(*args: Any) -> Any:
+        start_threads()
         for arg in args:
             if type(arg) is np.ndarray and arg.size >= SMALL:
                 return compiled(numba.get_num_threads(), *args)
-        _start_threads()
         return compiled(1, *args)
 
     call.compiled = compiled  # type: ignore[attr-defined]

@@ -76,6 +76,20 @@ def test_kernels_stand_in_their_rooms_alone() -> None:
     assert PACKAGE / "machine/tile.py" in kernels and used <= {*COMPILED, "errors", "autograd", "plugins"}
 
 
+@pytest.mark.slow
+def test_threads_that_numba_has_not(tmp_path: Path) -> None:
+    """The command says whose setting it is; no mark is left by which kernels were not compiled ahead later."""
+    command = [sys.executable, "-m", "intnet", "train", "--method", "float32", "--model", "mlp"]
+    ran = subprocess.run(
+        [*command, "--data", "digits", "--steps", "1", "--out", str(tmp_path / "run")],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_THREADING_LAYER": "mine"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("intnet train: Numba has no threads by NUMBA_THREADING_LAYER=mine: ")
+    assert not list(tmp_path.rglob("ahead-*"))
+
+
 # -- where it is -------------------------------------------------------------------------------
 
 
