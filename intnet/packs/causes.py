@@ -43,7 +43,7 @@ def worth_it(result: Result) -> bool:
     """
     wrong = [port for port in result.ports if port.wrong and port.got is not None]
     floats = any(port.port.encoding == "float32" for port in wrong)
-    told = any(verdict.whole for port in wrong for verdict in port.verdicts)
+    told = any(one.whole and not one.lone for port in wrong for one in port.verdicts)
     return result.pack.manifest["generator"].get("kind") in OF_LAYERS and (
         len(wrong) > 1 or (bool(wrong) and (floats or not told))
     )
@@ -316,10 +316,13 @@ def _sums(device: _Device, made: LayerStep, told: dict[str, tuple[PortResult, np
     held = {path: device.change(made.prefix + path, seen.stored) for path, seen in made.seen.items()}
     for path in ("x1", "e4", "gW"):
         name = made.prefix + path
-        if name not in told or not told[name][0].own or any(one.whole for one in told[name][0].verdicts):
+        if name not in told or not told[name][0].own:
             continue
         one, want = told[name]
+        lone = [verdict for verdict in one.verdicts if verdict.lone]
+        if any(verdict.whole for verdict in one.verdicts if verdict not in lone):
+            continue
         assert one.got is not None
         found = sums.diagnose(path, held, window, want, one.got)
         if found:
-            told[name] = (replace(one, verdicts=found), want)
+            told[name] = (replace(one, verdicts=[*lone, *found]), want)

@@ -18,6 +18,7 @@ from intnet.packs.ports import Port
 
 PREFIX = "0x"
 DIGIT = 4  # bits of one
+SHOWN = 80  # characters of a word in a message
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class _Token:
     text: str
     place: str
 
+    def __str__(self) -> str:
+        return repr(self.text if len(self.text) <= SHOWN else f"{self.text[:SHOWN]}..")
+
 
 def read(text: bytes, port: Port, where: str) -> Given:
     """The words of a port's file, as many as there are; x and z are read as 0 and listed.
@@ -49,7 +53,8 @@ def read(text: bytes, port: Port, where: str) -> Given:
         short = len(digits) < whole and (digits[:1] != "0" or digits == "0")
         if not re.fullmatch("[0-9a-fxz]+", digits) or not (len(digits) == whole or short):
             fewer = ", fewer only without leading zeros" * (0 < len(digits) < whole)
-            raise PackError(f"{token.place}: {token.text!r} is no word of {expected(port)}{fewer}")
+            binary = ": the file is no ASCII text" * ("\ufffd" in digits or "\0" in digits)
+            raise PackError(f"{token.place}: {token} is no word of {expected(port)}{fewer}{binary}")
         if short and digits[0] in "xz":  # %0h leaves out leading ones of these too
             digits = digits.rjust(whole, digits[0])
         places = [k for k, digit in enumerate(reversed(digits)) if digit in "xz"]
@@ -57,8 +62,7 @@ def read(text: bytes, port: Port, where: str) -> Given:
         known = re.sub("[xz]", "0", digits).rjust(whole, "0")
         if int(known, 16) >> port.word_bits:
             raise PackError(
-                f"{token.place}: a pad bit above the lanes of {token.text!r} is set: a word is "
-                f"{expected(port)}"
+                f"{token.place}: a pad bit above the lanes of {token} is set: a word is {expected(port)}"
             )
         words.append(known)
     cut = lines.piece(port)
@@ -112,21 +116,21 @@ def _without_prefix(tokens: list[_Token], port: Port) -> list[_Token]:
     odd = next((token for token in tokens if not token.text.startswith(PREFIX)), None)
     if odd is not None:
         raise PackError(
-            f"{odd.place}: {odd.text!r} has no 0x, as {having[0].text!r} at {having[0].place} has: "
+            f"{odd.place}: {odd} has no 0x, as {having[0]} at {having[0].place} has: "
             "write it before all words or none"
         )
     unclear = next((token for token in having if len(token.text) == port.digits), None)
     if unclear is not None:
         raise PackError(
-            f"{unclear.place}: {unclear.text!r} is either {unclear.text[len(PREFIX) :]!r} after 0x, or a "
+            f"{unclear.place}: {unclear} is either {unclear.text[len(PREFIX) :]!r} after 0x, or a "
             f"word with an unknown digit: write all {port.digits} digits, or no 0x"
         )
     return [_Token(token.text.removeprefix(PREFIX), token.place) for token in tokens]
 
 
 def _without_comments(text: str, where: str) -> str:
-    """The text with comments blanked; lines keep their numbers."""
-    text = re.sub(r"//[^\n]*|/\*[\s\S]*?\*/", lambda comment: "\n" * comment[0].count("\n"), text)
+    """The text with a blank for each comment; lines keep their numbers."""
+    text = re.sub(r"//[^\n]*|/\*[\s\S]*?\*/", lambda comment: " " + "\n" * comment[0].count("\n"), text)
     if "/*" in text:
         raise PackError(f"{where}: a comment that does not end")
     return text

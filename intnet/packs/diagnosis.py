@@ -5,7 +5,8 @@
 A mistake (`mistakes.py`, `mx_mistakes.py`, `places.py`) is tried on every element, right and wrong ones. One
 that explains every word is the finding; single ones are tried first, then rarer ones, then pairs. Where there
 is none the closest are named, by the wrong elements that they explain less the right ones that they
-contradict.
+contradict. Where a few elements have one wrong bit each, that is told first: a fault of words, if nothing in the
+arithmetic gives them. So mistakes of one stage that do are told as well.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ import numpy as np
 from intnet.packs import lines
 from intnet.packs.mistakes import Variant, Words, pairs, rarer, singles
 from intnet.packs.mx_mistakes import in_mx
-from intnet.packs.places import PLACES, latencies
+from intnet.packs.places import PLACES, Delay, latencies
 
 FEW = 4  # elements whose bits are told one by one
 WIDE = 8  # bits of a word that is known by what it holds
@@ -29,18 +30,26 @@ class Verdict:
     """A mistake, how many of the wrong elements it gives, and how many of the right ones it does not.
 
     whole: it gives every element
+    lone: it is bits of a few words, whatever the arithmetic
     """
 
     name: str
     explained: int
     wrong: int
     contradicted: int = 0
+    lone: bool = False
 
     @classmethod
-    def of(cls, name: str, same: np.ndarray, wrong: np.ndarray) -> "Verdict":
-        """same: of every element whether the mistake gives what came; wrong: which ones are wrong."""
-        explained = int(np.count_nonzero(same[wrong]))
-        return cls(name, explained, wrong.size, int(np.count_nonzero(~same)) - wrong.size + explained)
+    def of(cls, name: str, same: np.ndarray, wrong: np.ndarray, free: np.ndarray | None = None) -> "Verdict":
+        """same: of every element whether the mistake gives what came; wrong: which ones are wrong.
+
+        free: elements of which it says nothing: none of them is explained, and if it gives all others, they
+        are no matter.
+        """
+        against = int(np.count_nonzero(~same)) - int(np.count_nonzero(~same[wrong]))
+        told = same[wrong] if free is None else (same & ~free)[wrong]
+        explained = int(np.count_nonzero(told))
+        return cls(name, wrong.size if explained and same.all() else explained, wrong.size, against)
 
     @property
     def whole(self) -> bool:
@@ -72,15 +81,17 @@ def diagnose(w: Words) -> list[Verdict]:
             + [one for one in _tried(w, wrong, latencies(w)) if one.whole]
             + _exchanged(w, wrong)
         ),
-        lambda: _tried(w, wrong, pairs(few), few),
+        lambda: (
+            [] if lone else _tried(w, wrong, pairs(few), few)
+        ),  # of so many pairs one fits few bits by chance
     ]
     for bank in banks:
         found = bank()
         whole = [verdict for verdict in found if verdict.whole]
-        if lone + whole:
+        if whole:
             return lone + whole
         near += found
-    return ranked(near)
+    return lone or ranked(near)
 
 
 def ranked(found: Sequence[Verdict]) -> list[Verdict]:
@@ -99,7 +110,8 @@ def _tried(
     found = []
     for name, make in bank:
         if few is None or np.any(make(few) == few.got):
-            found.append(Verdict.of(name, make(w) == w.got, wrong))
+            free = make.free(w) if isinstance(make, Delay) else None
+            found.append(Verdict.of(name, make(w) == w.got, wrong, free))
     return [one for one in found if one.explained]
 
 
@@ -114,7 +126,7 @@ def _lone_bits(w: Words, wrong: np.ndarray) -> list[Verdict]:
     name = f"bit {bits} of one element inverted"
     if wrong.size > 1:
         name = f"one bit inverted in each of {wrong.size} elements (bits {bits})"
-    return [Verdict(name, wrong.size, wrong.size)]
+    return [Verdict(name, wrong.size, wrong.size, lone=True)]
 
 
 def _exchanged(w: Words, wrong: np.ndarray) -> list[Verdict]:

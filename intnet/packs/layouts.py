@@ -143,8 +143,12 @@ def _worded(port: Port, choice: Choice) -> Port:
 def _beats(draft: Draft, choice: Choice) -> list[Filled]:
     """A beat's lanes in rows of fewer; words of another width."""
     made: list[Filled] = []
-    for port, codes in draft.ports:
-        size = port.shape[1] if len(port.shape) > 1 else 1
+    sizes = [port.shape[1] if len(port.shape) > 1 else 1 for port, _ in draft.ports]
+    if choice.lanes is not None and choice.lanes > max(sizes):
+        raise ConfigError(
+            f"--lanes {choice.lanes}: no beat of this unit has so many: give a number up to {max(sizes)}"
+        )
+    for (port, codes), size in zip(draft.ports, sizes, strict=True):
         lanes = port.lanes if choice.lanes is None else min(choice.lanes, size)
         if size % lanes:
             raise ConfigError(

@@ -1,7 +1,7 @@
 """Mistakes of places: words of the right numbers, a lane, a vector or many beside where they belong."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,24 +11,42 @@ from intnet.packs.mistakes import Variant, Words
 LATENCY = "(latency)"
 
 
-def _moved(w: Words, move: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-    """The elements of other rows of lanes, made from those wanted and those given."""
-    return lines.held(w.port, move(lines.rows(w.port, w.want), lines.rows(w.port, w.got)))
+def _moved(w: Words, move: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """The elements of other rows of lanes, made from those wanted."""
+    return lines.held(w.port, move(lines.rows(w.port, w.want)))
 
 
-def _late(w: Words, words: int = 1) -> np.ndarray:
-    """The vectors so many before; the first ones may be anything."""
-    return _moved(w, lambda want, got: np.concatenate([got[:words], want[:-words]]))
+@dataclass(frozen=True)
+class Delay:
+    """A right unit so many vectors late, or early where `words` is below 0."""
 
+    words: int
 
-def _early(w: Words, words: int = 1) -> np.ndarray:
-    return _moved(w, lambda want, got: np.concatenate([want[words:], got[-words:]]))
+    def __str__(self) -> str:
+        count = abs(self.words)
+        vectors = "one vector" if count == 1 else f"{count} vectors"
+        return f"{vectors} {'late' if self.words > 0 else 'early'} {LATENCY}"
+
+    def free(self, w: Words) -> np.ndarray:
+        """Of every element whether anything may stand there: ahead of the first result or behind the last."""
+        ends = slice(None, self.words) if self.words > 0 else slice(self.words, None)
+
+        def marked(want: np.ndarray) -> np.ndarray:
+            mask = np.zeros_like(want)
+            mask[ends] = 1
+            return mask
+
+        return _moved(w, marked) != 0
+
+    def __call__(self, w: Words) -> np.ndarray:
+        """What it gives; where anything may stand, what came."""
+        given = _moved(w, lambda want: np.roll(want, self.words, axis=0))
+        return np.where(self.free(w), w.got, given)
 
 
 PLACES: dict[str, Variant] = {
-    "lanes reversed": lambda w: _moved(w, lambda want, got: want[:, ::-1]),
-    f"one vector late {LATENCY}": _late,
-    f"one vector early {LATENCY}": _early,
+    "lanes reversed": lambda w: _moved(w, lambda want: want[:, ::-1]),
+    **{str(delay): delay for delay in map(Delay, (1, -1))},
 }
 FARTHEST = 64  # vectors that a latency is looked for
 
@@ -36,5 +54,4 @@ FARTHEST = 64  # vectors that a latency is looked for
 def latencies(w: Words) -> Iterator[tuple[str, Variant]]:
     """A right unit some vectors late, or early, of which at least half is left to judge."""
     for words in range(2, min(FARTHEST, w.want.size // w.port.lanes // 2) + 1):
-        yield f"{words} vectors late {LATENCY}", partial(_late, words=words)
-        yield f"{words} vectors early {LATENCY}", partial(_early, words=words)
+        yield from ((str(delay), delay) for delay in map(Delay, (words, -words)))

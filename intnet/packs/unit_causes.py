@@ -215,18 +215,25 @@ def _verdict(bench: Bench, one: Seen, name: str) -> Verdict:
 
 
 def _found(port: PortResult) -> list[Verdict]:
-    """What explains every word of a port, by its words alone.
+    """The mistakes of arithmetic that explain every word of a port, by its words alone.
 
     Places inside the unit they do not know; and of words in order another rounding looks like another time.
     """
     guessed = (AHEAD, LATENCY)
-    return [one for one in port.verdicts if one.whole and not any(text in one.name for text in guessed)]
+    sure = [one for one in port.verdicts if one.whole and not one.lone]
+    return [one for one in sure if not any(text in one.name for text in guessed)]
 
 
 def _merged(port: PortResult, by_wires: Sequence[Verdict]) -> PortResult:
-    """A mistake found by words stands; else those by wires that explain all; else the closest of both."""
+    """A mistake found by words stands; else those by wires that explain all; else the closest of both.
+
+    Lone bits stand ahead of either.
+    """
+    lone = [one for one in port.verdicts if one.lone]
     whole = _found(port) or [one for one in by_wires if one.whole][:SHOWN]
-    if not whole:
+    if whole:
+        whole = lone + whole
+    else:
         near = [*port.verdicts, *(one for one in by_wires if one.explained > one.contradicted)]
         whole = sorted(near, key=lambda one: (not one.whole, one.contradicted - one.explained))[:SHOWN]
     return replace(port, verdicts=whole)

@@ -78,7 +78,7 @@ def test_kernels_stand_in_their_rooms_alone() -> None:
 
 @pytest.mark.slow
 def test_threads_that_numba_has_not(tmp_path: Path) -> None:
-    """The command says whose setting it is; no mark is left by which kernels were not compiled ahead later."""
+    """The command says whose setting it is; no mark is left that keeps kernels from compiling ahead."""
     command = [sys.executable, "-m", "intnet", "train", "--method", "float32", "--model", "mlp"]
     ran = subprocess.run(
         [*command, "--data", "digits", "--steps", "1", "--out", str(tmp_path / "run")],

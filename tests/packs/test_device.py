@@ -90,7 +90,13 @@ def test_unknown_bits_are_read_as_none_and_listed() -> None:
         ("01 /* open", "dut/x.hex: a comment that does not end"),
         ("01 // note /* here\n00f\n01 // end */\n", "dut/x.hex:2: '00f' is no word"),
         ("0x01\n02\n", "dut/x.hex:2: '02' has no 0x, as '0x01' at dut/x.hex:1 has: write it before all"),
-        ("7\xff\n", "dut/x.hex:1: '7\ufffd' is no word"),
+        (
+            "7\xff\n",
+            "dut/x.hex:1: '7\ufffd' is no word of 2 hex digits, 2 lanes of 4 bits: the file is no ASCII",
+        ),
+        ("0\x001\x00\n\x00", "dut/x.hex:1: .* is no word of .*: the file is no ASCII text$"),
+        ("01\n" + 999 * "ab", f"dut/x.hex:2: '{40 * 'ab'}..' is no word"),
+        ("01/**/g\n", "dut/x.hex:1: 'g' is no word"),
     ],
 )
 def test_what_could_be_no_word_is_named(text: str, message: str) -> None:

@@ -182,6 +182,10 @@ def test_lanes_that_fill_no_row_are_refused_with_the_most_there_can_be(drafts: d
         laid_out(units.draft("mac_requant", "L0"), Choice("nchw"))
     with pytest.raises(ConfigError, match="--lanes 3: a beat of x has 4 lanes, and no word holds two beats"):
         laid_out(units.draft("mac_requant", "L0"), Choice(lanes=3))
+    with pytest.raises(
+        ConfigError, match="--lanes 8: no beat of this unit has so many: give a number up to 4"
+    ):
+        laid_out(units.draft("mac_requant", "L0"), Choice(lanes=8))
 
 
 # -- whole packs ---------------------------------------------------------------------------------

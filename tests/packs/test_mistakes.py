@@ -107,6 +107,27 @@ def test_a_single_mistake_is_never_told_as_a_pair() -> None:
     assert whole(told(lambda x: saturate(x.__floor__()))) == ["truncation (floor)"]
 
 
+def test_few_words_of_a_mistake_that_differ_in_one_bit_each() -> None:
+    """Two of 62 are beyond a tie by a bit far below: of even numbers, so that their last bits are wrong."""
+    xs = [Fraction(k, 2) for k in range(-30, 30)] + [
+        k + Fraction(1, 2) + Fraction(1, 1 << 20) for k in (4, 18)
+    ]
+    device = ACCUMULATORS["1 bit kept below the grid, no sticky bit"]
+    found = diagnose(words(xs, [right(x) for x in xs], [device(x) for x in xs]))
+    bits, *others = (one for one in found if one.whole)
+    assert bits.lone and bits.name == "one bit inverted in each of 2 elements (bits 0, 0)"
+    assert "1 bit kept below the grid, no sticky bit" in [one.name for one in others]
+    assert all(one.name.endswith("no sticky bit") for one in others)
+
+
+def test_few_bits_of_no_mistake() -> None:
+    """No pair of mistakes is sought for them."""
+    xs = values(7)
+    want = [right(x) for x in xs]
+    got = [code ^ (16 * (k in (70, 501))) for k, code in enumerate(want)]
+    assert whole(diagnose(words(xs, want, got))) == ["one bit inverted in each of 2 elements (bits 4, 4)"]
+
+
 # -- bits and words that are right, elsewhere ----------------------------------------------------------
 
 
@@ -185,6 +206,16 @@ def test_a_right_unit_with_latency(gap: int, way: str) -> None:
     pad = [55] * LANES * gap
     got = pad + want[: -len(pad)] if way == "late" else want[len(pad) :] + pad
     assert whole(diagnose(words(xs, want, got))) == [f"{gap} vectors {way} (latency)"]
+
+
+@pytest.mark.parametrize("words_a_row", [4, 100])
+def test_ends_of_a_delay_are_not_explained_by_it(words_a_row: int) -> None:
+    """A device of random words: 'late' says nothing of its first row, 'early' nothing of its last."""
+    source = random.Random(8)
+    want, got = ([source.getrandbits(16) for _ in range(400)] for _ in range(2))
+    port = Port("q", "out", (400,), "N", 16, signed=False, lanes=words_a_row)
+    found = diagnose(Words(port, np.array(want, np.int64), np.array(got, np.int64), {}))
+    assert not [str(one) for one in found if "latency" in one.name]
 
 
 CLIPS: dict[str, Device] = {

@@ -31,13 +31,13 @@ Read = Callable[..., pack.Pack]
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Read:
-    """A pack of level 1 of a unit, written once."""
+    """A pack of a unit, of level 1 if no other is asked for, written once."""
     root, held = tmp_path_factory.mktemp("units"), dict[str, pack.Pack]()
 
-    def read(name: str, **settings: Any) -> pack.Pack:
-        key = f"{name}{settings}"
+    def read(name: str, level: str = "L1", **settings: Any) -> pack.Pack:
+        key = f"{name}{level}{settings}"
         if key not in held:
-            held[key] = pack.read(pack.write(units.draft(name, "L1", settings), root / str(len(held))))
+            held[key] = pack.read(pack.write(units.draft(name, level, settings), root / str(len(held))))
         return held[key]
 
     return read
@@ -97,8 +97,8 @@ def flag_at_limits(ins: Mapping[str, list[int]]) -> Words:
     return made | {"saturated": [int(v in (-128, 127)) for v in made["q"]]}
 
 
-def flag_of_the_top(ins: Mapping[str, list[int]]) -> Words:
-    values = [ties_even(x, 8) + 5 for x in ins["x"]]
+def flag_of_the_top(ins: Mapping[str, list[int]], zero: int = 5) -> Words:
+    values = [ties_even(x, 8) + zero for x in ins["x"]]
     return limited(values) | {"saturated": [int(v > 127) for v in values]}
 
 
@@ -138,6 +138,16 @@ def test_converters(case: str, packed: Read, tmp_path: Path) -> None:
         assert flag.wrong and flag.own == 0 and flag.follows == ("q",)
     if case == "two faults":
         assert flag.own and flag.follows == (("q",) if flag.own < flag.wrong else ())
+
+
+def test_a_mistake_that_few_words_show(packed: Read, tmp_path: Path) -> None:
+    """Every wrong word of a flag is one wrong bit: that is told, then what in the circuit gives it."""
+    found = judged(packed("shift", "L0", ZQ=0), lambda ins: flag_of_the_top(ins, 0), tmp_path / "dut")
+    flag = found["saturated"]
+    assert found["q"].status == "pass" and 0 < flag.wrong <= 4
+    assert flag.verdicts[0].lone and all(one.whole for one in flag.verdicts)
+    told = [one.name for one in flag.verdicts[1:]]
+    assert "saturated: without under" in told and not [name for name in told if "latency" in name]
 
 
 def test_a_right_unit_has_no_cause(packed: Read, tmp_path: Path) -> None:
