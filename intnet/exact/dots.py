@@ -25,6 +25,7 @@ from intnet.numbers.rounding import Rounding, how
 from intnet.numbers.small_floats import Float, FloatTensor
 
 CHUNK = 1024
+_APART = 1 << 16  # exponents of what is summed at once
 _FAR = -(1 << 40)  # the exponent of 0, below all others
 Operand = QTensor | FloatTensor | BlockScaled
 
@@ -34,7 +35,7 @@ def matmul(a: Operand, b: Operand, accumulator: Accumulator, where: str = "") ->
 
     Narrow: of QTensors with one exponent each, a QTensor; any other: a FloatTensor in its format.
     ShapeError, FormatError for operands that do not go with it; NumberError for a NaN, an infinity, and a sum
-    beyond the format.
+    that is none in the format; ContainerError for integers too wide or too far apart to be summed.
 
     Defined by `spec/accumulators.py: narrow`, `spec/accumulators.py: once`, `spec/accumulators.py: stepped`,
     `spec/accumulators.py: windowed`.
@@ -145,6 +146,10 @@ def _grid(q: QTensor) -> tuple[np.ndarray, int, int]:
     if least == np.iinfo(np.int64).max:
         return np.zeros(q.shape, np.int64), 0, 0
     up = np.where(q.codes != 0, q.exponent - least, 0)
+    if up.max() >= _APART:
+        raise ContainerError(
+            f"matmul: exponents of an operand are {int(up.max()):,} apart; sums of {_APART:,} bits are made"
+        )
     bound = int(np.abs(q.codes).max()) << int(up.max())
     if bound < INT64_BOUND:
         return q.codes << up, least, bound

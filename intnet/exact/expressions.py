@@ -41,8 +41,10 @@ from intnet.numbers import wide
 from intnet.numbers.exact_values import numbers
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
 from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, UNLIMITED, Rounding
+from intnet.numbers.widths import check_exponent
 
 _ROW = 1024  # elements a row where all channels share one coefficient
+COUNTED = 1 << 16  # bits between branches that a bound counts: no container has so many
 
 Term = tuple[QTensor, np.ndarray | int]
 
@@ -81,6 +83,7 @@ class Exact:
 
     def _check(self) -> None:
         """FormatError for what the class does not say it takes: nothing is left out or cut to an integer."""
+        check_exponent(self.exponent, "the exponent of an exact expression")
         if len(self.terms) not in (1, 2):
             raise FormatError(
                 f"an exact expression has one or two terms, not {len(self.terms)}: add two first"
@@ -100,7 +103,8 @@ class Exact:
 
     def bound(self) -> int:
         """A proven bound on |numerator|: from the terms' bounds, beyond int64 from their actual maxima."""
-        parts = [(max_abs(c), t, s) for (t, c), s in zip(self.terms, self.shifts, strict=True)]
+        shifts = (min(shift, COUNTED) for shift in self.shifts)
+        parts = [(max_abs(c), t, s) for (t, c), s in zip(self.terms, shifts, strict=True)]
         total = max_abs(self.offset)
         bound = total + sum((top * term.bound) << shift for top, term, shift in parts)
         if bound < INT64_BOUND:
@@ -196,7 +200,10 @@ class Exact:
             return rounded[0].reshape(self.shape), rounded[1]
         offset, cu, cv, den = _rows(vectors)
         up, down, drop = self._scale(exponent, int(den.max()).bit_length(), fine, mode)
-        bound = self.bound() << up
+        bound = self.bound()
+        self._check_limbs(bound, up, where)
+        up = up if bound else 0
+        bound <<= up
         # round_flag multiplies a code back by its denominator: one step beyond the numerator
         den = den << down
         if bound < INT64_BOUND:
@@ -207,7 +214,6 @@ class Exact:
             numerator = (u, cu << up, v, cv << up, offset << up, den, min(drop, 62), self.relu)
             loops.round_rows(*numerator, fine, mode, words, bits, low, high, out, counts)
         else:
-            self._check_limbs(bound, where)
             num_hi, num_lo = self._limbs(offset, cu, cv, where)
             out = np.empty(num_hi.shape, np.int64)
             counts = np.zeros((1, 4), np.int64)
@@ -241,17 +247,19 @@ class Exact:
         self._signs = signs
         return rounded
 
-    def _check_limbs(self, bound: int, where: str) -> None:
-        if bound >= wide.LIMBS_MAX:
+    def _check_limbs(self, bound: int, up: int, where: str) -> None:
+        """ContainerError unless two limbs hold the numerator * 2**up, which is not made before."""
+        bits = bound.bit_length() + up
+        if bound and bits >= wide.LIMBS_MAX.bit_length():
             raise ContainerError(
-                f"{where or 'expression'}: a numerator of up to {bound.bit_length() + 1} bits is beyond "
+                f"{where or 'expression'}: a numerator of up to {bits + 1} bits is beyond "
                 "every container (two limbs hold 127): an operand is too wide, or two branches too far apart"
             )
 
     def _limbs(
         self, offset: np.ndarray, cu: np.ndarray, cv: np.ndarray, where: str = ""
     ) -> tuple[np.ndarray, np.ndarray]:
-        self._check_limbs(self.bound(), where)
+        self._check_limbs(self.bound(), 0, where)
         u, v = self._flat()
         num_hi, num_lo = np.empty(u.shape, np.int64), np.empty(u.shape, np.uint64)
         loops.limb_rows(u, cu, self.shifts[0], v, cv, self.shifts[-1], offset, self.relu, num_hi, num_lo)
@@ -425,7 +433,7 @@ def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expressi
     for part in (left, right):
         gap = part.exponent - exponent
         for (term, coef), shift in zip(part.terms, part.shifts, strict=True):
-            near = max_abs(coef) << gap < INT64_BOUND
+            near = gap < 63 and max_abs(coef) << gap < INT64_BOUND
             terms.append((term, times_power(coef, gap) if near else coef))
             shifts.append(shift if near else shift + gap)
         if max_abs(part.offset):

@@ -13,7 +13,7 @@ from intnet.exact.expressions import Exact, Expression
 from intnet.exact.sources import FloatExact
 from intnet.numbers import shares
 from intnet.numbers.formats import Levels, OwnFormat, kind_of
-from intnet.numbers.qtensor import QTensor, Status, container, max_abs
+from intnet.numbers.qtensor import INT64_BOUND, QTensor, Status, container, max_abs
 from intnet.numbers.rounding import MODES, STOCHASTIC, Rounding
 from intnet.spec.rounding import Mode
 from intnet.spec.tensor import power
@@ -41,6 +41,10 @@ def quantize(x: Expression, format: OwnFormat, rounding: Rounding) -> QTensor:
         codes, status = x.round_to(exponent, rounding)
         return QTensor(codes, exponent, format, status.peak, status)
     low, high, overflow = limits
+    if not all(isinstance(end, int | np.integer) and abs(int(end)) < INT64_BOUND for end in (low, high)):
+        raise FormatError(
+            f"{where}: {format} has the limits {low} and {high}: whole numbers below 2^62 are needed"
+        )
     if not low <= 0 <= high:
         raise FormatError(f"{where}: {format} has the limits {low} and {high}, between which 0 has to be")
     if overflow != "saturate":

@@ -40,8 +40,6 @@ from intnet.ops.kernels import descent
 from intnet.ops.kernels.norms import sum_of_magnitudes, sum_of_squares
 
 SLOTS = {"sgd": ("Acc",), "adamw": ("m", "v")}  # of a parameter
-LEAST = 2.0**-149
-GREATEST = float(np.finfo(np.float32).max)
 TAIL = 178_809_188  # P(z < -sqrt 3) * 2^32, to nearest: the words of a normal beyond the truncation
 
 
@@ -121,7 +119,7 @@ class FloatMaster(Method):
             self.state["waiting"] = whole(0)
         if self.options.rop is not None:
             self.state["epoch"] = np.zeros(2, np.float32)
-            self.state["plateau"] = np.array([1, GREATEST, 0], np.float32)
+            self.state["plateau"] = np.array([1, schedules.GREATEST, 0], np.float32)
 
     def follow(self, layers: Sequence[Any]) -> None:
         """The weight layers, of which penalties and diversities speak."""
@@ -148,7 +146,7 @@ class FloatMaster(Method):
                 added += l2 / 2 * sum_of_squares(w)
             added += self.width_penalty(layer)
         loss += added
-        if not abs(loss) <= GREATEST:
+        if not abs(loss) <= schedules.GREATEST:
             raise NumberError(
                 f"{self.name}: the loss with its penalties is {loss:g}, beyond float32: "
                 "lower lr, l1 or the L2 factor"
@@ -344,7 +342,7 @@ def check_options(owner: str, o: FloatMaster.Options) -> None:
         ("weight_decay", o.weight_decay >= 0, "at least 0"),
         ("beta1", 0 <= o.beta1 < 1, below_one),
         ("beta2", 0 <= o.beta2 < 1, below_one),
-        ("adam_eps", o.adam_eps >= LEAST, "at least 2^-149, the least float32"),
+        ("adam_eps", o.adam_eps >= schedules.LEAST, "at least 2^-149, the least float32"),
         ("clip", o.clip is None or o.clip > 0, "above 0, or off"),
         ("label_smoothing", 0 <= o.label_smoothing < 1, below_one),
         ("l1", o.l1 >= 0, "at least 0"),

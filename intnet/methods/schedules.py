@@ -16,6 +16,8 @@ from intnet.errors import ConfigError
 
 T = TypeVar("T", int, float)
 
+LEAST, GREATEST = 2.0**-149, 2.0**128 - 2.0**104  # of float32, above 0
+
 _DIGITS = Context(prec=50)
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582")
 
@@ -55,10 +57,10 @@ def parse(text: str, number: Callable[[str], T], what: str) -> Schedule[T]:
 
 
 def rates(text: str, what: str) -> Schedule[float]:
-    """Learning rates as `parse` reads them; ConfigError unless each is a positive number."""
+    """Learning rates as `parse` reads them; ConfigError unless each is positive and float32 holds it."""
     schedule = parse(text, float, what)
-    if not all(0 < rate < float("inf") for _, rate in schedule.steps):
-        raise ConfigError(f"{what}={text!r}: a learning rate is a positive number")
+    if not all(LEAST <= rate <= GREATEST for _, rate in schedule.steps):
+        raise ConfigError(f"{what}={text!r}: a learning rate is a positive number that float32 holds")
     return schedule
 
 

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from intnet.errors import ContainerError, NumberError, ShapeError
+from intnet.errors import ContainerError, IntnetError, NumberError, ShapeError
+from intnet.numbers import exact_values
 from intnet.numbers.formats import MAX_BITS, FixedPoint
 from intnet.numbers.qtensor import CODE_TYPES, INT64_BOUND, QTensor
 
-FAR = 1 << 60  # of exponent arrays, two of which are added in int64
+FAR = 1 << 16  # a shift that takes any code but 0 beyond a container; no more bits are counted
 _EXACT = 1 << 53  # whole numbers below it are float64's, and so are their sums in any order
 
 Exponent = int | np.ndarray
@@ -43,8 +44,8 @@ class _Operand(NamedTuple):
         return self._replace(low=int(codes.min(initial=0)), high=int(codes.max(initial=0)), fixed=False)
 
     def range_at(self, gap: Exponent) -> tuple[int, int]:
-        """Low and high once codes are shifted up by `gap`."""
-        gaps = [max(int(edge(gap)), 0) for edge in (np.min, np.max)] if np.size(gap) else [0]
+        """Low and high once codes are shifted up by `gap`, by no more than puts any beyond a container."""
+        gaps = [min(max(int(edge(gap)), 0), FAR) for edge in (np.min, np.max)] if np.size(gap) else [0]
         return min(self.low << g for g in gaps), max(self.high << g for g in gaps)
 
     def codes_at(self, gap: Exponent) -> np.ndarray:
@@ -94,7 +95,12 @@ def _made(sign: str, rule: Callable[[_Operand, _Operand], _Result], a: Any, b: A
     x, y = _operand(sign, a), _operand(sign, b)
     if x is None or y is None:
         return NotImplemented
-    fixed, found = x.fixed and y.fixed, rule(x, y)
+    try:
+        fixed, found = x.fixed and y.fixed, rule(x, y)
+    except ValueError as error:  # exponents, or codes of a matrix product, that do not broadcast
+        if isinstance(error, IntnetError):
+            raise
+        raise _apart(sign, x, y) from None
     if not _fits(found):
         fixed, found = False, rule(x.seen(), y.seen())
     if not _fits(found):
@@ -106,11 +112,15 @@ def _made(sign: str, rule: Callable[[_Operand, _Operand], _Result], a: Any, b: A
     try:
         codes = np.asarray(found.codes())
     except ValueError:
-        raise ShapeError(f"{sign}: shapes {x.codes.shape} and {y.codes.shape} do not go together") from None
+        raise _apart(sign, x, y) from None
     ends = ((kind, np.iinfo(kind)) for kind in CODE_TYPES)
     dtype = next(kind for kind, end in ends if end.min <= found.low and found.high <= end.max)
     format = _format_of(found) if fixed else None
     return QTensor(codes.astype(dtype), found.exponent, format, max(-found.low, found.high))
+
+
+def _apart(sign: str, x: _Operand, y: _Operand) -> ShapeError:
+    return ShapeError(f"{sign}: shapes {x.codes.shape} and {y.codes.shape} do not go together")
 
 
 def _fits(found: _Result) -> bool:
@@ -181,7 +191,8 @@ def _operand(sign: str, value: Any) -> _Operand | None:
             and value.exponent == kind.exponent
         ):
             return _Operand(codes, value.exponent, kind.lo, kind.hi, True)
-        return _Operand(codes, _exponent(sign, value.exponent), -value.bound, value.bound, False)
+        exponent = exact_values.near(value.exponent, sign)
+        return _Operand(codes, exponent, -value.bound, value.bound, False)
     if isinstance(value, np.ndarray | list | tuple):
         raise NumberError(
             f"{sign}: a QTensor goes with QTensors and numbers: of an array QTensor.from_float(x, exponent) "
@@ -195,16 +206,6 @@ def _operand(sign: str, value: Any) -> _Operand | None:
     return _Operand(np.array(odd, np.int64), power, odd, odd, True)
 
 
-def _exponent(sign: str, exponent: Exponent) -> Exponent:
-    """An array's in int64, whose sums of two are int64's too; NumberError for others."""
-    if isinstance(exponent, int):
-        return exponent
-    wide = exponent.astype(np.int64, copy=False)
-    if wide.size and max(-int(wide.min()), int(wide.max())) >= FAR:
-        raise NumberError(f"{sign}: an exponent array reaches beyond 2^{FAR.bit_length() - 1}")
-    return wide
-
-
 def _odd(sign: str, value: Any) -> tuple[int, int]:
     """(odd, power) of a number that is odd * 2**power, or 0. Defined by `spec/arithmetic.py: number`."""
     try:
@@ -213,7 +214,9 @@ def _odd(sign: str, value: Any) -> tuple[int, int]:
         raise NumberError(f"{sign}: {value} has no code") from None
     if den & (den - 1):
         raise NumberError(
-            f"{sign}: {value} is no whole number times a power of two: quantize({value}, format)"
+            f"{sign}: {value} is no whole number times a power of two: "
+            f"quantize(Exact([(q, {num})], q.exponent, den={den}), format) rounds q * {value} once "
+            "(intnet.exact.expressions.Exact)"
         )
     zeros = (num & -num).bit_length() - 1 if num else 0
     return num >> zeros, zeros + 1 - den.bit_length() if num else 0

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import FormatError, NumberError, ShapeError
+from intnet.numbers.widths import FAR
 
 # of package ml_dtypes, whose arrays NumPy knows by these names: floats within float32, and integers
 _ML_FLOATS = (
@@ -188,6 +189,10 @@ def truth(nonzero: np.ndarray) -> bool:
 
 def equal(values: np.ndarray, other: Any) -> Any:
     """float64 `values` == other, elementwise and exactly; NotImplemented for what is no number."""
+    from intnet.numbers.qtensor import QTensor  # which imports this module
+
+    if isinstance(other, QTensor):  # whose codes may have more bits than float64
+        return other == values
     found = other.to_float64() if hasattr(other, "to_float64") else comparable(other)
     if found.dtype == object and all(isinstance(one, int | float | Fraction) for one in found.flat):
         return np.asarray(values.astype(object) == found, np.bool_)  # Python compares these exactly
@@ -199,12 +204,22 @@ def equal(values: np.ndarray, other: Any) -> Any:
     return values == found
 
 
+def near(exponent: Any, what: str) -> Any:
+    """An exponent, or an array of them in int64, which holds sums of two; NumberError for farther ones."""
+    if not isinstance(exponent, np.ndarray):
+        return exponent
+    wide = exponent.astype(np.int64, copy=False)
+    if wide.size and max(-int(wide.min()), int(wide.max())) >= FAR:
+        raise NumberError(f"{what}: an exponent array reaches beyond 2^{FAR.bit_length() - 1}")
+    return wide
+
+
 def compare(
     operate: Callable[[Any, Any], Any], codes: np.ndarray, exponent: Any, values: np.ndarray, shift: Any = 0
 ) -> np.ndarray:
     """operate(codes * 2**exponent, values * 2**shift), elementwise, both broadcast; False for a NaN.
 
-    Values beyond int64 and Fractions come as objects, with shift 0.
+    Values beyond int64 and Fractions come as objects, with shift 0; other exponents are within FAR.
     NumberError for what is no number, or has more bits than float64.
     """
     if values.dtype in (np.dtype(object), np.dtype(np.uint64)):
@@ -214,6 +229,7 @@ def compare(
             f"a QTensor is compared with integers, Fractions and floats of 16 to 64 bits, not {values.dtype}"
         )
     finite = np.isfinite(values)
+    exponent, shift = near(exponent, "comparison"), near(shift, "comparison")
     sign, power, size = _signed(codes, exponent)
     other, its_power, its_size = _signed(np.where(finite, values, 0), shift)
     # of one sign: the greater power of two, and of one power the greater magnitude

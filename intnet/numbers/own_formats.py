@@ -25,6 +25,7 @@ from typing import ClassVar
 import numpy as np
 
 from intnet.errors import FormatError
+from intnet.numbers.widths import check_exponent
 from intnet.spec.formats import Exact, Format, Limits, Way, extremes
 from intnet.spec.rounding import Mode, decision
 
@@ -43,9 +44,13 @@ class OwnFormat(Format):
     RULE: ClassVar[str] = ""
 
     def grid(self, xs: Sequence[Exact]) -> int:
-        """`grid_of` of these values, or of their extremes."""
+        """`grid_of` of these values, or of their extremes; FormatError where that is no whole number."""
         least, greatest = extremes(xs)
-        return self.grid_of(min(least, Fraction(0)), max(greatest, Fraction(0)))
+        found = self.grid_of(min(least, Fraction(0)), max(greatest, Fraction(0)))
+        if isinstance(found, bool) or not isinstance(found, int | np.integer):
+            raise FormatError(f"{self}: grid_of gives {found!r}: a whole number is needed, as int(..) makes")
+        check_exponent(int(found), f"{self}: grid_of")
+        return int(found)
 
     def exponent(self, grid: int) -> int:
         """e, the grid itself."""

@@ -19,9 +19,11 @@ import numpy as np
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.numbers import exact_values
 from intnet.numbers.formats import FixedPoint, Flag, Format, Levels
+from intnet.numbers.widths import check_exponent
 from intnet.show.tables import Shown, Table, facts
 
 CODE_TYPES: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
+_BEYOND = 1 << 12  # powers of two either way that no float has, and no code of 64 bits brings back
 INT64_BOUND = 1 << 62  # proven bounds stay below this, so that kernels may double and negate
 
 
@@ -78,11 +80,19 @@ def _check_within(codes: np.ndarray, exponent: int | np.ndarray, format: FixedPo
         raise FormatError(f"{told} are not within {format.lo}..{format.hi} of {format}; quantize the values")
 
 
+def _exponent(given: Any) -> int:
+    """As an int; FormatError for one that is too far."""
+    exponent = operator.index(given)
+    check_exponent(exponent, "the exponent of a QTensor")
+    return exponent
+
+
 class QTensor(Shown):
     """codes (int8/16/32/64 array), exponent (int or broadcasting int array), format (or None).
 
-    bound:  a proven bound on |codes|; the actual maximum where none is given, and codes outside of a
-            FixedPoint, or another exponent, are a FormatError
+    bound:  a proven bound on |codes|. Where none is given, it is the actual maximum of a copy of the codes,
+            which nobody else writes into, and codes outside of a FixedPoint, or another exponent, are a
+            FormatError
     status: counts of the quantizer that made it, or None
     """
 
@@ -109,13 +119,18 @@ class QTensor(Shown):
             )
             if not fits:
                 raise ShapeError(f"exponents {exponent.shape} do not broadcast to codes {codes.shape}")
+        else:
+            exponent = _exponent(exponent)
+        if bound is None:
+            codes = np.array(codes, order="K")
+            exponent = exponent.copy() if isinstance(exponent, np.ndarray) else exponent
         self.codes = codes
-        self.exponent = exponent if isinstance(exponent, np.ndarray) else operator.index(exponent)
+        self.exponent = exponent
         self.format = format
         self.bound = max_abs(codes) if bound is None else bound
         self.status = status
         if bound is None and isinstance(format, FixedPoint):
-            _check_within(codes, self.exponent, format)
+            _check_within(codes, exponent, format)
 
     # -- making one -------------------------------------------------------------------------
 
@@ -132,10 +147,12 @@ class QTensor(Shown):
         floats = array.astype(np.float64)
         if not np.all(np.isfinite(floats)):
             raise NumberError("a NaN or infinity has no code")
+        exponent = _exponent(exponent)
+        near = max(-_BEYOND, min(exponent, _BEYOND))
         with np.errstate(over="ignore"):
-            scaled = np.ldexp(floats, -exponent)
+            scaled = np.ldexp(floats, -near)
         small = np.abs(scaled) < 2.0**62
-        back = np.ldexp(np.where(small, scaled, 0), exponent)  # differs where float64 underflowed
+        back = np.ldexp(np.where(small, scaled, 0), near)  # differs where float64 underflowed
         if not np.all(small & (scaled == np.rint(scaled)) & (back == floats)):
             raise NumberError(f"not every value is a multiple of 2^{exponent} within 62 bits; quantize it")
         codes = scaled.astype(np.int64)
@@ -229,11 +246,9 @@ class QTensor(Shown):
         return values
 
     def _exponents(self) -> np.ndarray:
-        """As `np.ldexp` takes them: of one beyond a float's range it makes what it makes of 4,096."""
-        ends = -4096, 4096
-        if isinstance(self.exponent, np.ndarray):
-            return np.clip(self.exponent.astype(np.int64, copy=False), *ends).astype(np.intc)
-        return np.asarray(min(max(self.exponent, ends[0]), ends[1]), np.intc)
+        """As `np.ldexp` takes them: of one beyond a float's range it makes what it makes of _BEYOND."""
+        wide = np.asarray(self.exponent).astype(np.int64, copy=False)
+        return np.clip(wide, -_BEYOND, _BEYOND).astype(np.intc)
 
     def to_float32(self) -> np.ndarray:
         """float32 array, each value correctly rounded (ties to even); NumberError on overflow."""

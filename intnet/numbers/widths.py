@@ -3,6 +3,7 @@
 from intnet.errors import FormatError
 
 MAX_BITS = 32
+FAR = 1 << 60  # exponents are within: int64 holds the sum of two, and what a code of 64 bits adds
 
 
 def check_bits(bits: int, what: str) -> None:
@@ -18,6 +19,8 @@ def check_signed(signed: bool, what: str) -> None:
 
 
 def check_exponent(exponent: int, what: str) -> None:
-    """FormatError unless a whole number."""
+    """FormatError unless a whole number within FAR."""
     if isinstance(exponent, bool) or not isinstance(exponent, int):
         raise FormatError(f"{what} = {exponent!r} is not a whole number")
+    if not -FAR < exponent < FAR:
+        raise FormatError(f"{what} = {exponent}: exponents are below 2^{FAR.bit_length() - 1}, either way")

@@ -27,7 +27,7 @@ from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.machine.buffers import empty
 from intnet.machine.instructions import shaped
 from intnet.machine.jit import pjit, prange
-from intnet.numbers.qtensor import INT64_BOUND, QTensor, container
+from intnet.numbers.qtensor import INT64_BOUND, QTensor, container, max_abs
 from intnet.ops.elementwise import codes_of, moved
 from intnet.ops.kernels.windows import output_size
 
@@ -135,7 +135,8 @@ def _scattered(e: Any, scatter: Scatter, readers: int, what: str) -> Any:
             _container(term, readers, what)
         return e.moved(lambda raw: scatter(raw, raw.dtype))
     q = codes_of(e)
-    return QTensor(scatter(_raw(q), _container(q, readers, what)), q.exponent)
+    codes = scatter(_raw(q), _container(q, readers, what))
+    return QTensor(codes, q.exponent, bound=max_abs(codes))
 
 
 def _max_pool2d(saved: Saved, x: Any, *, kernel: Pair, stride: Pair, padding: Pair = (0, 0)) -> Any:

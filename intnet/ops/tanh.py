@@ -128,7 +128,8 @@ def _tanh_vjp(saved: Saved, e: Any) -> tuple[Any]:
     slope = one - y.codes.astype(np.int64) ** 2
     if max(one, y.bound**2) * e.bound >= 1 << 62:
         raise ContainerError("tanh: the gradient's product with 1 - y^2 is beyond int64")
-    return (QTensor(e.codes.astype(np.int64) * slope, int(e.exponent) + 2 * int(y.exponent)),)
+    codes = e.codes.astype(np.int64) * slope
+    return (QTensor(codes, int(e.exponent) + 2 * int(y.exponent), bound=max_abs(codes)),)
 
 
 tanh = Op("tanh", _tanh, _tanh_vjp)

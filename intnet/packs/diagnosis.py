@@ -5,8 +5,8 @@
 A mistake (`mistakes.py`, `mx_mistakes.py`, `places.py`) is tried on every element, right and wrong ones. One
 that explains every word is the finding; single ones are tried first, then rarer ones, then pairs. Where there
 is none the closest are named, by the wrong elements that they explain less the right ones that they
-contradict. Where a few elements have one wrong bit each, that is told first: a fault of words, if nothing in the
-arithmetic gives them. So mistakes of one stage that do are told as well.
+contradict. Where a few elements have one wrong bit each, that is told first: a fault of words, if nothing in
+the arithmetic gives them. So mistakes of one stage that do are told as well.
 """
 
 from collections.abc import Iterable, Sequence

@@ -202,6 +202,10 @@ Q, F = QTensor(np.ones((2, 2), np.int8), 0), quantize(np.ones((2, 2)), E4M3)
         (lambda: matmul(F, quantize([[np.nan] * 2] * 2, E4M3), Once()), NumberError, r"nan at \(0, 0\)"),
         (lambda: matmul(*[quantize([[448.0]], E4M3)] * 2, Once(FP16)), NumberError, "beyond FP16"),
         (lambda: matmul(*[QTensor(np.array([[1 << 24]]), 0)] * 2, Once()), ContainerError, "take 24"),
+        (
+            lambda: matmul(QTensor(Q.codes, np.array([2**59, 0])), Q, Once()),
+            ContainerError, "576,460,752,303,423,488 apart; sums of 65,536 bits are made",
+        ),
         (lambda: matmul(F, F, Window(FP32, 1 << 40, 24)), ContainerError, "adds more bits than an int64"),
         (lambda: matmul(Q, Q, "narrow"), FormatError, "accumulator = 'narrow': use Narrow, Once, Stepped or"),
         (lambda: matmul(F, F, Once), FormatError, "use Narrow, Once, Stepped or Window"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from intnet.errors import ContainerError, NumberError, ShapeError
 from intnet.exact import expressions as module
 from intnet.exact import lane as lanes
-from intnet.exact.expressions import Exact, FloatExact, add, fraction_to_float32, log2_round
+from intnet.exact.expressions import Exact, FloatExact, add, exact, fraction_to_float32, log2_round
 from intnet.numbers.qtensor import QTensor, container
 from intnet.numbers.rounding import MODES, NO_WORDS, TIES_EVEN, UNLIMITED, Rounding
 from intnet.spec import float32 as floats
@@ -382,6 +382,11 @@ def test_branches_beyond_two_limbs_are_refused() -> None:
     joined = add(QTensor(np.array([1], np.int32), 0), QTensor(np.array([1], np.int32), -130))
     with pytest.raises(ContainerError, match="branches too far apart"):
         joined.round_to(-7, Rounding(TIES_EVEN))
+    one, zero = QTensor(np.array([1, 0]), 2**59), QTensor(np.array([0, 0]), 2**59)
+    for value in (exact(one), add(one, QTensor(np.array([1, 1]), 0))):  # refused ahead of making the number
+        with pytest.raises(ContainerError, match="bits is beyond every container"):
+            value.round_to(0, Rounding(TIES_EVEN))
+    assert exact(zero).round_to(0, Rounding(TIES_EVEN))[0].tolist() == [0, 0]
 
 
 def with_tops(u: list[list[int]], v: list[list[int]], vectors: np.ndarray, exponent: int) -> Sum:

@@ -160,10 +160,35 @@ def test_what_a_format_does_not_say_is_refused() -> None:
         def levels(self) -> tuple[int, ...]:
             return 0, 3, 3
 
+    @dataclass(frozen=True)
+    class Halves(Steps):
+        def grid_of(self, least: Fraction | int, greatest: Fraction | int) -> int:
+            return -2.0  # type: ignore[return-value]
+
+    @dataclass(frozen=True)
+    class Far(Steps):
+        def grid_of(self, least: Fraction | int, greatest: Fraction | int) -> int:
+            return 2**60
+
+    @dataclass(frozen=True)
+    class Open(Steps):
+        def limits(self) -> tuple[int, int, str]:
+            return -(2**62), 7, "saturate"
+
+    @dataclass(frozen=True)
+    class Parts(Steps):
+        def limits(self) -> tuple[int, int, str]:
+            return -7.5, 7, "saturate"  # type: ignore[return-value]
+
     x = np.float32([1, 2])
     with pytest.raises(FormatError, match=r"no format that intnet knows: put @formats\.register"):
         quantize(x, Unknown())
     cases = [(Wraps(3), "says 'wrap'"), (Thirds(3), "has steps of 1/3"), (Mixed(), "ascending whole numbers")]
+    cases += [
+        (Halves(3), "grid_of gives -2.0: a whole"),
+        (Far(3), "grid_of = 1152921504606846976: exponents"),
+    ]
+    cases += [(made, r"whole numbers below 2\^62 are needed") for made in (Open(3), Parts(3))]
     for made, said in cases:
         formats.register("case")(type(made))
         with pytest.raises(FormatError, match=said):

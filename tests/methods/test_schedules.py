@@ -55,6 +55,18 @@ def test_every_step_is_the_nearest_float64(per_epoch: int, warmup: Fraction, cos
     assert all(0 < value <= 1 for value in got)
 
 
+@pytest.mark.parametrize("lr", ["0", "-0.1", "1e-46", "0.1,1e-50@1", "1e39", "inf", "nan"])
+def test_rates_are_what_float32_holds(lr: str) -> None:
+    """One below would train nothing, one above end in infinities."""
+    for method in ("float32", "adapt"):
+        with pytest.raises(
+            ConfigError, match=f"{method}: lr='{lr}': a learning rate is a positive number that fl"
+        ):
+            methods.make(method, lr=lr)
+    for rate in (2.0**-149, 3.4028234663852886e38):
+        assert methods.make("float32", lr=f"{rate!r}").lr.at(0) == rate  # type: ignore[attr-defined]
+
+
 def test_epochs_are_read_as_they_are_written() -> None:
     """0.1 epochs of 10 steps are one step, though no float64 is 1/10; the float32 rate is lr times it."""
     method = methods.make("float32", lr="0.5,0.25@1", warmup="0.3", cosine="0.1")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
-from intnet.exact.expressions import exact
+from intnet.exact.expressions import Exact, exact
 from intnet.numbers.formats import OVERFLOWS, Constant, Direct, FixedPoint, Flag, Shift
 from intnet.numbers.qtensor import QTensor, container, max_abs
 from intnet.spec import float32 as floats
@@ -108,6 +108,40 @@ def test_codes_and_exponents_of_other_types_are_refused():
         QTensor(np.ones((2, 3), np.int8), np.zeros(2, np.int64))
     with pytest.raises(ShapeError, match="do not broadcast"):
         QTensor(np.ones(3, np.int8), np.zeros((2, 3), np.int64))
+
+
+def test_codes_are_its_own() -> None:
+    """A buffer that is written again moves no tensor beyond its bound, its format or an exponent."""
+    for dtype, most in ((np.int8, 127), (np.int64, 2**53 + 1)):
+        codes, exponents = np.array([1, 1], dtype), np.array([0, 2])
+        one, many, four = QTensor(codes, 0), QTensor(codes, exponents), QTensor(codes, 0, FixedPoint(4, 0))
+        codes[:], exponents[:] = most, 60
+        assert (one + one).raw().tolist() == [2, 2] and (one @ one).raw() == 2
+        assert np.asarray(many).tolist() == [1, 4] and four.hex().tolist() == ["1", "1"]
+    assert QTensor(np.asfortranarray(np.ones((2, 3), np.int8)), 0).codes.flags.f_contiguous
+
+
+def test_exponents_are_within_what_int64_adds() -> None:
+    for exponent in (2**60, -(2**60), 2**63, -(2**63), 2**70):
+        for made in (
+            lambda e: QTensor(np.array([1]), e),
+            lambda e: QTensor.from_float([0.5], e),
+            lambda e: FixedPoint(8, e),
+            lambda e: Direct(8, e),
+            lambda e: Exact([(qtensor([1]), 1)], e),
+        ):
+            with pytest.raises(FormatError, match=rf"= {exponent}: exponents are below 2\^60, either way"):
+                made(exponent)
+    least, most = QTensor(np.array([1]), 1 - 2**60), QTensor(np.array([1]), 2**60 - 1)
+    assert (least < 1).all() and (most > 1).all() and (least < most).all() and (-most < -least).all()
+    with pytest.raises(FormatError, match="exponents are below"):
+        most * most
+    with pytest.raises(NumberError, match="comparison: an exponent array reaches beyond"):
+        QTensor(np.array([1]), np.array([-(2**63)])) < 1  # noqa: B015
+    for exponent in (2**31 + 1, -(2**31) - 1):
+        assert QTensor.from_float([0.0], exponent).codes.tolist() == [0]
+        with pytest.raises(NumberError, match="not every value is a multiple"):
+            QTensor.from_float([0.5], exponent)
 
 
 def test_container_and_max_abs_at_every_limit():

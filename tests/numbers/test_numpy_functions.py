@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import FixedPoint, QTensor, quantize
+from intnet import FP32, MXINT8, FixedPoint, QTensor, quantize
 from intnet.errors import ContainerError, NumberError, ShapeError
 from intnet.exact.expressions import Exact
 
@@ -165,6 +165,13 @@ def test_what_float64_cannot_tell_apart() -> None:
     assert (QTensor(np.array([1]), -1074) == np.array([5e-324])).tolist() == [True]
     assert (QTensor(np.array([1, 1]), 2000) == np.array([np.inf, np.nan])).tolist() == [False] * 2
     assert (QTensor(np.array([1, 0]), 0) == np.array([True, False])).tolist() == [True] * 2
+
+
+@pytest.mark.parametrize("format", [FP32, MXINT8])
+def test_floats_and_blocks_are_compared_exactly_from_either_side(format: Any) -> None:
+    floats, wide = quantize([2.0**60, -3.0], format), QTensor(np.array([2**60 + 1, -3]), 0)
+    assert (floats == wide).tolist() == (wide == floats).tolist() == [False, floats.to_float64()[1] == -3]
+    assert not np.array_equal(floats, wide) and not np.array_equal(wide, floats)
 
 
 def test_what_is_no_number() -> None:
