@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from intnet.packs.pack import Pack
     from intnet.packs.ports import Port
 
+READ = 3  # ports told by name that were not compared
 SUMMARY = "check what a device wrote against a golden pack, word by word, and say what went wrong"
 EXAMPLE = """\
   intnet check packs/conv1                        is the pack whole, and does a recomputation give it?
@@ -145,8 +146,9 @@ def port_text(port: "PortResult") -> str:
     lines += [f"  diagnosis: {verdict}" for verdict in port.verdicts] or ["  diagnosis: no known mistake"]
     for mismatch in port.mismatches:
         lines += mismatch_lines(port.port, mismatch)
-    if port.wrong > len(port.mismatches):
-        lines.append(f"  ... and {port.wrong - len(port.mismatches):,} more")
+    told = port.own or port.wrong
+    if told > len(port.mismatches):
+        lines.append(f"  ... and {told - len(port.mismatches):,} more")
     return "\n".join(lines)
 
 
@@ -157,9 +159,12 @@ def cause_text(port: "PortResult") -> str:
         return ""
     if port.own == 0:
         return f": follows from {others}"
-    return (
-        f": its own fault in {port.own:,}, the others follow from {others}" if others else ": its own fault"
-    )
+    names = ", ".join(port.assumes[:READ])
+    names += f" and {len(port.assumes) - READ:,} more" * (len(port.assumes) > READ)
+    given = f", if right is what was not compared: {names}" * bool(names)
+    if not others:
+        return f": its own fault{given}"
+    return f": its own fault in {port.own:,}, the others follow from {others}{given}"
 
 
 def mismatch_lines(port: "Port", one: "Mismatch") -> list[str]:
@@ -236,6 +241,7 @@ def _port_dict(port: "PortResult") -> dict[str, Any]:
         "file": port.port.file,
         **{name: getattr(port, name) for name in ("status", "problem", "elements", "wrong", "own")},
         "follows": list(port.follows),
+        "assumes": list(port.assumes),
         "diagnosis": [dataclasses.asdict(v) | {"whole": v.whole} for v in port.verdicts],
         "mismatches": [
             {

@@ -64,7 +64,7 @@ to the accuracy; the baseline takes 8 bits everywhere. --plot draws accuracy ove
   r                    relative sensitivity, log2; of a layer the median of its blocks, '-' where all are -inf
   alpha, lambda        the mean width aimed at, and what is taken off r to come there
   exact                mean width before it is smoothed over epochs and rounded to 0, 2, 4, 6, 8 bits
-  untuned              the same with lambda = mean(r) - alpha, as before its first tuning
+  untuned              the same with the estimate of lambda, mean(r) - alpha, as before its first tuning
   noise                mean square change of the loss by rounding: map before, after, one width everywhere
   factor, as long      noise of one width over that of the map: as many bits in the mean; as much time
   time, energy         over the array's at 8 bits; by step: the module's energy as the same in every step

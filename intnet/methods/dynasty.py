@@ -316,11 +316,11 @@ class Dynasty(Float32):
                 self._lambda(r, t, lam, self.alpha[kind])
                 for kind, r, t, lam in zip(KINDS, rs, work, last, strict=True)
             ]
-        for kind, part, r, lam in zip(KINDS, parts, rs, lams, strict=True):
+        for kind, part, r, (lam, estimate) in zip(KINDS, parts, rs, lams, strict=True):
             if part.stores:  # else one layer alone, whose input has no sensitivity
-                self._use(kind, part, dynasty_map.make(part.given, r, lam, self.options.gamma))
+                self._use(kind, part, dynasty_map.make(part.given, r, lam, self.options.gamma), estimate)
         self._tell_fixed(of_kind)
-        self.state |= {"lambda": np.array(lams), "batches": whole(0)}
+        self.state |= {"lambda": np.array([lam for lam, _ in lams]), "batches": whole(0)}
 
     def _tell_fixed(self, uses: Sequence[dict[str, np.ndarray]]) -> None:
         """Of layers of one width in all blocks; the first one's input has no map (8 bits)."""
@@ -332,14 +332,20 @@ class Dynasty(Float32):
                     if kind == WEIGHTS or layer.edge != "first":
                         told[kind] = dynasty_map.fixed_record(used[layer.name], int(alphas(own)[kind]))
 
-    def _lambda(self, r: np.ndarray, uses: np.ndarray, last: float | None, alpha: float) -> float:
-        """The next lambda, from the last one. Defined by `spec/methods/dynasty.py: Step._lambda`."""
+    def _lambda(
+        self, r: np.ndarray, uses: np.ndarray, last: float | None, alpha: float
+    ) -> tuple[float, float]:
+        """(the next lambda, from the last one, its estimate by r alone).
+
+        Defined by `spec/methods/dynasty.py: Step._lambda`.
+        """
         weights = uses if self.options.mean == "work" else None
         if not r.size:
-            return 0.0
-        if last is None or self.options.tuning == "off":
-            last = dynasty_map.first_lambda(r, alpha, weights)
-        return last if self.options.tuning == "off" else dynasty_map.tune(last, r, alpha, weights)
+            return 0.0, 0.0
+        estimate = dynasty_map.first_lambda(r, alpha, weights)
+        if self.options.tuning == "off":
+            return estimate, estimate
+        return dynasty_map.tune(estimate if last is None else last, r, alpha, weights), estimate
 
     def _given(self, kind: str, uses: dict[str, np.ndarray]) -> "Part":
         """What the next map of the weights or of the activations of all layers is made of."""
@@ -356,9 +362,10 @@ class Dynasty(Float32):
         sums, b, b_new = map(joined, kept)
         return Part(stores, read, Given(sums, joined({name: uses[name] for name in stores}), b, b_new))
 
-    def _use(self, kind: str, part: "Part", made: dynasty_map.Map) -> None:
+    def _use(self, kind: str, part: "Part", made: dynasty_map.Map, estimate: float) -> None:
         """Store a map by layer, and tell of it; S starts again."""
-        self.map[kind] = dynasty_map.summary(part.given, self.number("batches"), made, self.alpha[kind])
+        batches, alpha = self.number("batches"), self.alpha[kind]
+        self.map[kind] = dynasty_map.summary(part.given, batches, made, alpha, estimate)
         start = 0
         for name, store in part.stores.items():
             read = part.read[name]

@@ -164,8 +164,11 @@ def make(given: Given, r: np.ndarray, lam: float, gamma: float) -> Map:
     return Map(lam, r, new, smoothed, rounded(smoothed))
 
 
-def summary(given: Given, batches: int, made: Map, alpha: float) -> dict[str, Any]:
-    """What a map is and does: mean widths, share of multiply-adds skipped, loss noise."""
+def summary(given: Given, batches: int, made: Map, alpha: float, estimate: float) -> dict[str, Any]:
+    """What a map is and does: mean widths, share of multiply-adds skipped, loss noise.
+
+    estimate: lambda before its first tuning
+    """
     bits, total = made.bits.astype(np.int64), int(given.uses.sum())
     mean = int(bits.sum()) / bits.size
     return {
@@ -174,7 +177,7 @@ def summary(given: Given, batches: int, made: Map, alpha: float) -> dict[str, An
         "mean": mean,
         "smoothed": float(made.smoothed.astype(np.float64).mean()),
         "exact": mean_width(made.r, made.lam),
-        "untuned": mean_width(made.r, first_lambda(made.r, alpha)),
+        "untuned": mean_width(made.r, estimate),
         "mac_bits": int((given.uses * bits).sum()) / total,
         "skipped": int(given.uses[bits == 0].sum()) / total,
         "loss_noise": {

@@ -9,8 +9,9 @@ what its operands ask for. Sums of products are tried in other orders and with o
 (`sums.py`).
 
 Ports that were not compared, of block float or packed, and words that are no number go on as the definition
-makes them; elements in MX blocks are judged on the device's own scales. A fault of a value that the
-definition does not store shows where it enters the next port.
+makes them, and a fault behind them is told with them (`PortResult.assumes`). Elements in MX blocks are judged
+on the device's own scales. A fault of a value that the definition does not store shows where it enters the
+next port.
 """
 
 import re
@@ -69,10 +70,12 @@ def trace(pack: Pack, result: Result) -> Result:
         for name, one in wrong.items()
     }
     faults = {name for name, (one, _) in told.items() if one.own != 0}
+    unread = {port.name for port in pack.ports.values() if port.direction == "out"} - device.compared
     for name, (one, want) in told.items():
         roots = graph.behind(name, faults, set(told)) if _inherits(pack, one, want) else ()
         known = one.own or roots  # else nothing is known that it could follow from
-        told[name] = (replace(one, follows=roots, own=one.own if known else None), want)
+        assumes = [other for other in graph.of(name) if other in unread] if one.own else ()
+        told[name] = (replace(one, follows=roots, own=one.own if known else None, assumes=assumes), want)
     for step in made:
         _sums(device, step, told)
     ports = [told[one.port.name][0] if one.port.name in told else one for one in result.ports]
@@ -174,7 +177,7 @@ def _wanted(device: _Device, made: LayerStep) -> dict[str, Any]:
 def _own(
     pack: Pack, one: PortResult, wanted: Mapping[str, Any], moved: bool
 ) -> tuple[PortResult, np.ndarray]:
-    """(how many elements are its own fault, with their diagnosis, what it had to be).
+    """(how many elements are its own fault, these with their diagnosis, what it had to be).
 
     moved: whether what it reads is wrong, so that an element in MX blocks may be a zero of the other sign
     """
@@ -188,7 +191,8 @@ def _own(
         free = (golden & size != 0) | (moved and one.port.encoding == "minifloat")
         want = np.where((want == 0) & (got & size == 0), np.where(free, got, golden), want)
     own = compare(pack, one.port, want, got, wanted)
-    return replace(one, own=own.wrong, verdicts=own.verdicts), want
+    mismatches = own.mismatches or one.mismatches
+    return replace(one, own=own.wrong, verdicts=own.verdicts, mismatches=mismatches), want
 
 
 def _inherits(pack: Pack, one: PortResult, want: np.ndarray) -> bool:

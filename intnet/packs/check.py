@@ -58,8 +58,10 @@ class PortResult:
     first_word: the first that is wrong, None where nobody knows
     got: all elements of a device, where some are wrong
     own: wrong elements given the device's own operands, None where that is not known (`causes.py`); what is
-         told in `verdicts` is then the mistake in these
+         told in `verdicts` is then the mistake in these, and of layers `mismatches` are these, where wanted
+         is what the operands ask for
     follows: the ports with faults of their own from which the others follow
+    assumes: ports that it reads and that were not compared: if they are wrong, it may be right
     """
 
     port: Port
@@ -72,6 +74,7 @@ class PortResult:
     got: np.ndarray | None = field(default=None, repr=False, compare=False)
     own: int | None = None
     follows: Sequence[str] = ()
+    assumes: Sequence[str] = ()
 
     @property
     def status(self) -> str:
@@ -163,7 +166,7 @@ def _first_unknown(port: Port, given: device.Given, count: int) -> str:
     cell = device.unknown_codes(port, replace(given, unknown=given.unknown[:1]))[0]
     flat = lines.element_of(port, cell)
     place = "where no element is" if flat is None else named_place(port, flat)
-    more = f", and {count - 1:,} more elements" * (count > 1)
+    more = f", and {count - 1:,} more element{'s' * (count > 2)}" * (count > 1)
     return f"x or z in word {word:,} lane {cell % port.lanes} ({place}){more}"
 
 

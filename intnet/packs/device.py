@@ -86,8 +86,8 @@ def unknown_codes(port: Port, given: Given) -> list[int]:
     found: set[int] = set()
     for word, bit in given.unknown:
         row, part = divmod(word, port.row_words)
-        first = part * port.word_bits + bit
-        ends = [min(at // port.bits, port.lanes - 1) for at in (first, first + DIGIT - 1)]
+        last = min(bit + DIGIT, port.word_bits) - 1  # above it the digit is none of the row's bits
+        ends = [min((part * port.word_bits + at) // port.bits, port.lanes - 1) for at in (bit, last)]
         found |= {row * port.lanes + lane for lane in range(ends[0], ends[1] + 1)}
     return sorted(found)
 

@@ -108,7 +108,7 @@ WAGEUBN = (
     Place("section IV-B", "16-bit E2: 3.46 % lost", "reproduced", "mean of its table I", "-"),
     Place("section IV-A", "widths, constraints", "reproduced", "nominal widths grow", WIDTHS),
     Place("figure 7", "data before, after", "drawn", "", "intnet inspect RUN --plot FILE"),
-    Place("figure 8", "batch size", "differs", "no fall at 16", "intnet papers wageubn-batch-size"),
+    Place("figure 8", "batch size", "differs", "least distance at 16", "intnet papers wageubn-batch-size"),
     Place("table II", "single paths", "differs", "order of paths", "intnet papers wageubn-single-path"),
     Place("figures 9, 10", "data ratio of e3", "reproduced", "no numbers there", DATA_RATIO),
     Place("figure 11", "time, power, area", "needs", "an FPGA's synthesis", "-"),

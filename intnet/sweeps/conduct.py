@@ -65,7 +65,8 @@ def sweep(
 ) -> Sweep:
     """A grid of settings and seeds, trained in the folder `out`; what was begun there goes on.
 
-    vary:     values of keys, every combination a point; also: further grids beside it
+    vary:     values of keys, every combination a point; also: further grids beside it, or in its place: with
+              vary={} the settings alone are a point too, as of a command without --vary
     baseline: another method with its own settings, as ("float32", {"lr": 0.05})
     jobs:     runs at a time; cluster: the address of a Dask scheduler that trains them instead
     launch:   what starts the ranks of each run, as "mpirun -n 4"
@@ -74,7 +75,9 @@ def sweep(
     clash = next((key for key in vary or {} if key in more.get("settings", {})), None)
     if clash is not None:
         raise ConfigError(f"{clash} is in settings and in vary: give it once")
-    parts = [Part(method, _grid(grid)) for grid in ([vary or {}] if vary or not also else []) + list(also)]
+    parts = [
+        Part(method, _grid(grid)) for grid in ([] if vary is None and also else [vary or {}]) + list(also)
+    ]
     if baseline is not None:
         name, own = baseline
         parts.append(Part(name, _grid({key: [value] for key, value in own.items()}), baseline=True))

@@ -153,13 +153,13 @@ def _constant(own: dict[str, Any], report: dict[str, Any]) -> tuple[History, np.
         np.array([[min(FLOAT_BITS, _nominal(row[k])) for row in rows]])  # type: ignore[arg-type]
         for k in range(2)
     )
-    return adapt_costs.dense(sizes, [(1, widths)], own["batch_size"]), errors
+    return adapt_costs.dense(sizes, [(1, widths)], own["batch_size"], own["options"].get("accs", 1)), errors
 
 
 def array_time(folder: Path, own: dict[str, Any], steps: int, steps_per_epoch: int) -> float | None:
-    """DYNASTY's; None for other methods, uniform maps, and before the first map."""
+    """DYNASTY's; None for other methods, maps that never move, and before the first map."""
     dynasty = issubclass(methods.METHODS[own["method"]], methods.Dynasty)
-    if not dynasty or own["options"]["map"] == "uniform" or steps < steps_per_epoch:
+    if not dynasty or steps < steps_per_epoch or not logs.moving(own):
         return None
     time: float = dynasty_costs.summary(logs.read_history(folder, own, steps)[-1])["time"]
     return time

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet import datasets, methods
 from intnet.autograd import Tensor
 from intnet.methods.trace import Recorder
+from intnet.models import MLP
 from intnet.spec.methods import dynasty, dynasty_map
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Layer
 from intnet.training.inference import as_codes
+from intnet.training.train import Run
 from tests.support import blocks
 from tests.support.dynasty_world import Case, differences, prepared, recorded, run_case
 from tests.support.opcheck import tensor, threads
@@ -110,6 +113,18 @@ def test_inference_begins_the_map_again_where_the_batch_is_larger() -> None:
         want = step.blocks(step.layers[name], "x0", tensor(recorder[f"{before}/x4"]))
         assert blocks.differences(made[f"{name}/x0"], want) == []
         assert len({want.bits[place] for place in want.bits}) > 1
+
+
+@pytest.mark.parametrize("mean", ["blocks", "work"])
+@pytest.mark.parametrize("lambdas", ["two", "one"])
+def test_what_is_not_tuned_is_told_as_that(mean: str, lambdas: str) -> None:
+    """Where lambda is its estimate, the map made by it is the one that is made, however it is estimated."""
+    method = methods.make("dynasty", tuning="off", mean=mean, lambdas=lambdas)
+    run = Run(MLP((8, 8, 1), 10), method, datasets.load("digits").first(64), 32, 1)
+    run.train(4)
+    told = [run.method.map[kind] for kind in ("weights", "activations")]  # type: ignore[attr-defined]
+    assert all(one["untuned"] == one["exact"] and 0 < one["exact"] < 8 for one in told)
+    assert (told[0]["lambda"] == told[1]["lambda"]) == (lambdas == "one")
 
 
 def test_work_by_hand() -> None:

@@ -72,6 +72,7 @@ def test_unknown_bits_are_read_as_none_and_listed() -> None:
     assert cells("0xff\n1234\n", port(8, 2, 2)) == [1]  # no prefix: the digit is x
     assert cells("0x1\n", port(12, 1, 1)) == [0]
     assert cells("00\nx0\n12\n3z\n", port(12, 1, 2, 8)) == [0, 1]  # a row of two words
+    assert cells("x5b\n105\n15b\n10z\n", port(9, 2, 2, 9)) == [0, 3]  # the digit's other bits are pad
 
 
 @pytest.mark.parametrize(

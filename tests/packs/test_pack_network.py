@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet.cli.check import port_text
 from intnet.cli.main import main
 from intnet.errors import ConfigError, PackError
 from intnet.packs import causes, check, layers, pack
@@ -229,6 +230,34 @@ def test_the_faulty_layer_is_named_and_what_follows_is_marked(fault: str, made: 
     result = causes.trace(read, check.check_dut(read, tmp_path / "dut"))
     assert not result.untraced
     check_marks(result, {port: ""}, whole=False)
+
+
+@pytest.mark.slow
+def test_a_fault_behind_a_port_that_was_not_compared_is_told_with_it(made: Make, tmp_path: Path) -> None:
+    """The device's gWq is wrong and its file is missing: what is made of it may be right."""
+    read = made("wageubn step")
+    Network(read.folder, {"conv2/gWq": complemented}).run(tmp_path / "dut")
+    (tmp_path / "dut" / "conv2.gWq.hex").unlink()
+    result = causes.trace(read, check.check_dut(read, tmp_path / "dut"))
+    own = [one for one in result.ports if one.own]
+    assert own and all("conv2/gWq" in one.assumes for one in own)
+    assert ": its own fault, if right is what was not compared: conv2/gWq" in port_text(own[0])
+
+
+@pytest.mark.slow
+def test_elements_with_faults_of_their_own_are_the_ones_that_are_shown(made: Make, tmp_path: Path) -> None:
+    """A device whose fc1/x1 follows from a wrong Wq, but for one element that has a wrong bit as well."""
+    read = made("wageubn step")
+    Network(read.folder, {"fc1/Wq": truncated}).run(tmp_path / "dut")
+    at, file = read.ports["fc1/x1"].words - 1, tmp_path / "dut" / "fc1.x1.hex"
+    words = file.read_text().split()
+    words[at] = f"{int(words[at], 16) ^ 4:0{len(words[at])}x}"
+    file.write_text("\n".join(words))
+    result = causes.trace(read, check.check_dut(read, tmp_path / "dut"))
+    found = next(one for one in result.ports if one.port.name == "fc1/x1")
+    assert found.own == 1 < found.wrong and found.follows == ("fc1/Wq",)
+    assert [(one.word, one.got ^ one.want) for one in found.mismatches] == [(at, 4)]
+    assert " more" not in port_text(found)
 
 
 class LastWins(Network):

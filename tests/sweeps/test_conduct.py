@@ -111,6 +111,8 @@ def test_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
         plan.Part("saved", [("codec", ["levels"]), ("bucket", ["64", "512"])])
     ]
     assert len(parts(monkeypatch, lambda: library.sweep(*whole, vary={"bits": (2,)}, also=also))) == 2
+    both = parts(monkeypatch, lambda: library.sweep(*whole, vary={}, settings={"bits": 4}, also=also))
+    assert both[0] == one and len(both) == 2
     assert parts(monkeypatch, lambda: library.sweep(*whole, vary={"rop": [None, 3]})) == [
         plan.Part("saved", [("rop", ["off", "3"])])
     ]

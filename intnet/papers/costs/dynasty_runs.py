@@ -55,7 +55,7 @@ def of_runs(
         wide = dynasty_costs.of_length(layers, curve.length, read[0].history.forward)
         lines.append(told("8 bits", wide, curve.tested, accuracy, False))
     for name, one in zip(_names(folders), read, strict=True):
-        moves = one.identity["options"].get("map") != "uniform"
+        moves = logs.moving(one.identity)
         lines.append(told(name, one.history, one.tested, accuracy, moves))
     if baseline is not None:
         _over(lines[0]["reached"], lines)

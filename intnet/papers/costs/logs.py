@@ -22,10 +22,11 @@ from intnet.errors import CheckpointError, ConfigError
 from intnet.methods.dynasty import ACTIVATIONS, WEIGHTS, Dynasty, alphas
 from intnet.methods.dynasty_map import multiply_adds
 from intnet.methods.options import of_layer
+from intnet.methods.rounded_copies import RoundedCopies
 from intnet.models import Model
 from intnet.numbers.qtensor import QTensor
 from intnet.papers.costs import adapt_costs, dynasty_costs
-from intnet.papers.costs.adapt_costs import LayerSize
+from intnet.papers.costs.adapt_costs import FLOAT_BITS, LayerSize
 from intnet.papers.costs.dynasty_costs import START_BITS, Curve, LayerMaps, Width
 from intnet.papers.costs.report import check_same
 from intnet.runs import metrics, records, report, run_folder
@@ -157,7 +158,7 @@ def read_steps(folder: str, run: Run) -> Steps:
     """The run up to its last checkpoint; ConfigError where the model does not speak of its method."""
     own = _trained(folder, run)
     log, history = read_log(Path(folder), own, run.step)
-    history = dataclasses.replace(history, final=_final(run) if log.columns else None)
+    history = dataclasses.replace(history, final=_final(run))
     if not log.columns and own["method"] != "float32":
         raise ConfigError(
             f"{folder}: {own['method']} logged no word lengths; the cost model speaks of float32, and of "
@@ -182,15 +183,18 @@ def read_log(folder: Path, own: dict[str, Any], step: int) -> tuple[Log, adapt_c
 
 
 def _final(run: Run) -> tuple[np.ndarray, np.ndarray] | None:
-    """WL and non-zero weights by layer, of the weights as inference reads them; None where in float32."""
+    """WL and non-zero weights by layer, of the weights as inference reads them; None without such copies."""
+    if not isinstance(run.method, RoundedCopies):
+        return None
     found = []
     for layer in run.model.all_layers():
         if layer.takes_weight:
             with run.method.within(training=False):
                 q = run.method.weight(layer, next(p for p in layer.parameters if p.symbol == "W"))
-            if not isinstance(q, QTensor) or q.format is None:
-                return None
-            found.append((q.format.bits, np.count_nonzero(q.codes)))
+            if isinstance(q, QTensor) and q.format is not None:
+                found.append((q.format.bits, np.count_nonzero(q.codes)))
+            else:  # muppet's last level
+                found.append((FLOAT_BITS, np.count_nonzero(np.asarray(q))))
     widths, nonzero = np.array(found, np.int64).T
     return widths, nonzero
 
@@ -216,7 +220,7 @@ class Maps:
 def read_maps(folder: str, run: Run) -> Maps:
     """The run up to its last checkpoint; ConfigError where it has made no map yet."""
     own = run_folder.identity(run)
-    if not _moving(own):
+    if not moving(own):
         bits, weights = own["options"]["bits"], own["options"]["weight_bits"]
         widths = f"weights of {bits if weights is None else weights:g} bits, activations of {bits:g}"
         raise ConfigError(f"{folder}: its map is uniform and never moves: {widths}")
@@ -229,7 +233,7 @@ def read_maps(folder: str, run: Run) -> Maps:
 def read_timed(folder: str, run: Run) -> Maps:
     """The same of maps that may be uniform; ConfigError where it has not done a whole epoch."""
     own = run_folder.identity(run)
-    if _moving(own):
+    if moving(own):
         return read_maps(folder, run)
     curve, final = read_curve(folder, run)
     if not curve.tested:
@@ -250,7 +254,7 @@ def _by_layer(own: dict[str, Any]) -> Callable[[str], Dynasty.Options]:
     return lambda name: of_layer(method.options, method.overrides, name)
 
 
-def _moving(own: dict[str, Any]) -> bool:
+def moving(own: dict[str, Any]) -> bool:
     """Whether a layer's map moves."""
     options = _by_layer(own)
     return any(options(one.name).map == "dynamic" for one in _model(own).all_layers() if one.takes_weight)
@@ -264,10 +268,10 @@ def _uniform(own: dict[str, Any], length: float) -> dynasty_costs.History:
     layers: list[LayerMaps] = []
     for layer in weighted:
         shape = seen[f"{layer.name}/x0"].shape
-        uses, _ = multiply_adds(shape, layer.weight.shape, layer.stride, layer.padding)
-        whole = Width(int(uses.sum()), 0, 0, 1, 0)
+        uses = multiply_adds(shape, layer.weight.shape, layer.stride, layer.padding)
+        whole = [Width(int(part.sum()), 0, 0, int(np.count_nonzero(part)), 0) for part in uses]
         widths = alphas(options(layer.name))
-        operands = whole.at(widths[WEIGHTS]), whole.at(widths[ACTIVATIONS]) if layers else None
+        operands = whole[0].at(widths[WEIGHTS]), whole[1].at(widths[ACTIVATIONS]) if layers else None
         layers.append(LayerMaps(layer.name, *operands))
     forward = str(own["options"].get("forward_dynamic", "activation"))
     return dynasty_costs.of_length(tuple(layers), length, forward)

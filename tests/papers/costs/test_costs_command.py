@@ -19,6 +19,7 @@ import pytest
 from intnet import methods
 from intnet.methods.float32 import Float32
 from intnet.runs import fixed_model, run_folder
+from intnet.training.train import Run
 from tests.oracle import costs as oracle
 from tests.support.command import here, last_line, refused
 
@@ -126,6 +127,27 @@ def test_the_figures_are_those_of_the_file(
     assert (second["falls"], second["fraction"], third["rises"] + third["falls"]) == (1, -13, 0)
     assert second["changes"] == [[1, 12, -12], [6, 11, -13]]
     assert first["lookback"] == (39 if name == "moving" else None)
+
+
+@pytest.mark.slow
+def test_the_final_model_of_muppet_may_be_in_float32(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its policy moves on at the end of an epoch: from 16 bits, which the last step had, to float32."""
+
+    def build() -> Run:
+        options = {"resolution": 2, "patience": 1, "lr": "0.5"}
+        return run_folder.build("muppet", options, "mlp", "digits", 16, seed=1, limit=16)
+
+    first, run = build(), build()
+    while first.method.number("level") < 4 and first.step < 400:  # type: ignore[attr-defined]
+        first.train(first.step + 1)
+    with run_folder.create(tmp_path / "run", run, first.step) as work:
+        work.train()
+    assert run.method.wl is None  # type: ignore[attr-defined]
+    summary = shown(capsys, tmp_path / "run")["summary"]
+    assert summary["bits"] == summary["float32_bits"] and summary["size"] <= 1
+    assert summary["sparsity_final"] < 0.1 and summary["size"] == pytest.approx(1, abs=0.1)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -122,7 +123,16 @@ def test_a_uniform_map_has_no_module(
         run = run_folder.build("dynasty", options, "lenet5", "digits", 8, seed=1, limit=16)
         with run_folder.create(tmp_path / name, run, 3) as work:
             work.train()
-    got = shown(capsys, tmp_path / "dynamic", tmp_path / "uniform")["lines"][1]
+    by_layer = {"map@*": "uniform", "bits": 2.0, "weight_bits": 6.0, "bits@fc3": 8.0, "weight_bits@fc3": 8.0}
+    run = run_folder.build("dynasty", by_layer, "lenet5", "digits", 8, seed=1, limit=16)
+    with run_folder.create(tmp_path / "by layer", run, 3) as work:
+        work.train()
+    _, got, last = shown(capsys, tmp_path / "dynamic", tmp_path / "uniform", tmp_path / "by layer")["lines"]
+    assert last["whole"]["parts"]["module"] == 0  # no map moves
+    sizes = {layer.name: layer.weight.shape for layer in run.model.all_layers() if layer.takes_weight}
+    blocks = {name: -(-shape[0] // 4) * -(-shape[1] // 4) * prod(shape[2:]) for name, shape in sizes.items()}
+    mean = sum(n * (8 if name == "fc3" else 6) for name, n in blocks.items()) / sum(blocks.values())
+    assert last["weights"] == pytest.approx(mean, rel=1e-12)
     inner = sum(MACS.values()) - MACS["conv1"]
     read, back = MACS["conv1"] + Fraction(2, 8) * inner, Fraction(6, 8) * inner
     full = 3 * inner + 2 * MACS["conv1"]
