@@ -34,6 +34,7 @@ from intnet.packs.ports import OF_LAYERS, Json
 from intnet.spec.mx_blocks import Along
 from intnet.spec.tensor import Fixed, Tensor
 
+LAST = (1 << 62, 2)  # of what is made at no sure time
 NOT_FINITE = 0x7F800000  # exponent of a float32 that is no number
 _NAME = re.compile(r"[A-Za-z]\w*")
 
@@ -72,7 +73,7 @@ def trace(pack: Pack, result: Result) -> Result:
     faults = {name for name, (one, _) in told.items() if one.own != 0}
     unread = {port.name for port in pack.ports.values() if port.direction == "out"} - device.compared
     for name, (one, want) in told.items():
-        roots = graph.behind(name, faults, set(told)) if _inherits(pack, one, want) else ()
+        roots = graph.behind(name, faults, device.compared - set(told)) if _inherits(pack, one, want) else ()
         known = one.own or roots  # else nothing is known that it could follow from
         assumes = [other for other in graph.of(name) if other in unread] if one.own else ()
         told[name] = (replace(one, follows=roots, own=one.own if known else None, assumes=assumes), want)
@@ -225,7 +226,10 @@ class Reads:
                 old = {key.rpartition(":")[2] or key: json["tensor"] for key, json in one["before"].items()}
                 self.old[f"{start}{one['layer']}/"] = old
         self.prefixes = {step.prefix: step for step in made}
-        self.order = [name for _, name in sorted(self._places(made))]
+        places = sorted(self._places(made))
+        self.order = [name for _, name in places]
+        # (step; 0 forward, 1 back, 2 after that), where it is sure
+        self.when = {name: at[:2] for at, name in places if at[1] < 2 or _updated(name.rpartition("/")[2])}
 
     def _beside(self, start: str, entries: Json, one: Json, way: str) -> list[str]:
         """The layers that a layer reads, or whose errors it gets; of those that store nothing, theirs too."""
@@ -247,7 +251,7 @@ class Reads:
                     or path[0] == "e"
                     or (path[0] == "g" and not path.startswith("gamma"))
                 )
-                late = path not in step.seen or path[:3] == "Acc" or path in ("W", "b", "gamma", "beta")
+                late = path not in step.seen or _updated(path)
                 part = 2 if late else int(back)
                 found.append(((step.now.step, part, -at if part == 1 else at, k), step.prefix + path))
         return found
@@ -271,7 +275,7 @@ class Reads:
             found.append(source["tensor"])
         if mx.MX in port["rounding"]:
             found.append(port["exponent"])
-        if port["meaning"].endswith("after the step"):  # of float32, whose slots are no paths
+        if "after the step" in port["meaning"]:  # of float32, whose slots are no paths
             found += [prefix + path for path in self._paths(prefix) if path[:1] == "g" and path[:2] != "ga"]
         unnamed = any(other.startswith(f"{name}.") for other in found)  # of which only parts have ports
         if port["encoding"] == "e8m0":
@@ -284,27 +288,39 @@ class Reads:
     def _named(self, prefix: str, name: str, word: str) -> list[str]:
         """The port that a name in a formula means: made before in the layer, or by a layer next to it."""
         place = {path: k for k, path in enumerate(self._paths(prefix))}
-        own = name.removeprefix(prefix)
-        if word in place and place[word] < place.get(own, len(place)):
+        own, old = name.removeprefix(prefix), self.old.get(prefix, {})
+        constant = own not in place and word in old  # what all elements have alike at this step, ahead of it
+        if word in place and place[word] < place.get(own, len(place)) and not constant:
+            return [prefix + word]
+        if self.plain.ports.get(prefix + word, {}).get("direction") == "trail":
             return [prefix + word]
         if prefix + word in self.aliases:
             return [self.aliases[prefix + word]]
-        if word in self.old.get(prefix, {}):
-            return [self.old[prefix][word]]
+        if word in old:
+            return [old[word]]
         found = [near + word for near in self.near.get(prefix, ())]
         return [self.aliases.get(other, other) for other in found]
 
-    def behind(self, name: str, faults: set[str], wrong: set[str]) -> tuple[str, ...]:
-        """The ports with faults of their own from which this one follows, over wrong ones alone."""
-        seen, waiting, roots = {name}, [name], set()
+    def behind(self, name: str, faults: set[str], right: set[str]) -> tuple[str, ...]:
+        """The ports with faults of their own from which this one follows, over what was not found right."""
+        seen, waiting, roots = {name}, [(name, self.when.get(name, LAST))], set()
         while waiting:
-            for other in self.of(waiting.pop()):
-                if other in seen or other not in wrong:
+            reader, when = waiting.pop()
+            for other in self.of(reader):
+                if other in seen or other in right or other not in self.plain.ports:
+                    continue
+                made = self.when.get(other, when)
+                if made > when:
                     continue
                 seen.add(other)
-                waiting.append(other)
+                waiting.append((other, made))
                 roots |= {other} & faults
         return tuple(one for one in self.order if one in roots)
+
+
+def _updated(path: str) -> bool:
+    """Whether a path is what a step leaves."""
+    return path[:3] == "Acc" or path in ("W", "b", "gamma", "beta")
 
 
 # -- sums ------------------------------------------------------------------------------------------

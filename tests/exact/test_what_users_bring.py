@@ -120,14 +120,13 @@ def test_exponents_beyond_int64_are_refused_where_they_are_added() -> None:
         far * far
 
 
-@pytest.mark.parametrize("exponent", [200, 2**31, 2**41, 2**61, 2**63 - 1, 2**70])
+@pytest.mark.parametrize("exponent", [200, 2**31, 2**41, 2**60 - 1])
 def test_far_exponents_overflow_and_vanish(exponent: int) -> None:
     both = [(exponent, "7f800000", 448.0), (-exponent, "00000000", 0.0)]
     for e, word, limited in both:
         assert quantize(QTensor(np.array([1]), e), FP32).hex().tolist() == [word]
         assert quantize(QTensor(np.array([1]), e), E4M3).to_float64().tolist() == [limited]
-        if abs(e) < 2**60:
-            assert quantize(QTensor(np.array([1]), np.array([e])), FP32).hex().tolist() == [word]
+        assert quantize(QTensor(np.array([1]), np.array([e])), FP32).hex().tolist() == [word]
     up = quantize(QTensor(np.array([1]), -exponent), E4M3, rounding="to_pos")
     assert up.fractions().tolist() == [Fraction(2) ** -9]  # the least above zero
 

@@ -15,6 +15,7 @@ from intnet.cli.check import port_text
 from intnet.cli.main import main
 from intnet.errors import ConfigError, PackError
 from intnet.packs import causes, check, layers, pack
+from intnet.packs.by_spec.layers import Replay
 from intnet.packs.by_spec.recompute import recompute
 from intnet.packs.layers import network
 from intnet.packs.layers.wiring import Wiring
@@ -258,6 +259,23 @@ def test_elements_with_faults_of_their_own_are_the_ones_that_are_shown(made: Mak
     assert found.own == 1 < found.wrong and found.follows == ("fc1/Wq",)
     assert [(one.word, one.got ^ one.want) for one in found.mismatches] == [(at, 4)]
     assert " more" not in port_text(found)
+
+
+@pytest.mark.slow
+def test_what_follows_through_a_constant_is_found_and_nothing_from_later(tmp_path: Path) -> None:
+    """A wrong beta moves the next step's betaq, whose elements are all alike in the pack."""
+    run = run_folder.build("adapt", {}, "lenet5", "digits", batch_size=2, seed=1)
+    run.train(1)
+    read = pack.read(pack.write(network.draft(run, 2, advance), tmp_path / "chain"))
+    assert read.ports["step3/bn4/betaq"].direction == "trail"
+    device = causes._Device(read, [])
+    graph = causes.Reads(device, list(Replay(device, device.change).steps()))
+    outs = {port.name for port in read.ports.values() if port.direction == "out"}
+    root, end = "step2/bn4/beta", "step3/bn4/x3"
+    assert graph.behind(end, {root}, outs - {root, end}) == (root,)
+    assert graph.behind("step2/bn4/gbeta", {"step2/fc3/e4"}, set()) == ("step2/fc3/e4",)
+    for later in ("step2/fc3/e4", root, end):  # on the way back, by the update, in the next step
+        assert graph.behind("step2/bn4/mu", {later}, set()) == ()
 
 
 class LastWins(Network):

@@ -29,7 +29,7 @@ from intnet.exact.blocks.block_loops import GREATEST, LEAST, SIDE
 from intnet.machine.buffers import empty
 from intnet.numbers import bitpack
 from intnet.numbers.formats import BlockFloat
-from intnet.numbers.qtensor import QTensor, Status
+from intnet.numbers.qtensor import QTensor, Status, max_abs
 
 WIDTHS = (0, 2, 4, 6, 8)  # of mantissas
 
@@ -122,7 +122,7 @@ class BlockTensor:
         inexact = 0 if source is None else int(np.count_nonzero(self.values != source))
         status = Status(self.saturated, inexact, self.size)
         format = BlockFloat(int(self.bits.max(initial=0)), self.axes[1])
-        return QTensor(self.codes, exponents, format, status=status)
+        return QTensor(self.codes, exponents, format, max_abs(self.codes), status)
 
     def limbs(self, low: int, bits: int, count: int) -> list[QTensor]:
         """The values, integers of `bits` bits and a sign in units of 2**low, as a sum of int16, lowest first.

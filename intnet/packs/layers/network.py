@@ -100,7 +100,7 @@ class Whole(Taps):
 
 
 def _codes(value: Any) -> Any:
-    return QTensor(value.codes, value.exponent) if isinstance(value, QTensor) else value
+    return QTensor(value.codes, value.exponent, bound=value.bound) if isinstance(value, QTensor) else value
 
 
 # -- a training step ---------------------------------------------------------------------------
