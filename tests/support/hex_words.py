@@ -36,5 +36,4 @@ FORMS: dict[str, Callable[[list[str]], str]] = {
     "addresses, comments": lambda words: "// 0x00\n@0\n" + "\n".join(
         f"@{at:08X} /* two\nlines */ {word} // on" for at, word in enumerate(words)
     ),
-    "comments at words": lambda words: "\n".join(f"/***/{word}/*//*/\n//*" for word in words),
 }  # fmt: skip

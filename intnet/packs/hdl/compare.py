@@ -105,11 +105,11 @@ def _read_task(width: int) -> str:
     return f"""\
   // The next word of what a device wrote, character by character, since Verilator's %h takes x and z for 0:
   // status 1 and its value, 0 at the end of the file, -1 where it is no word or could be two. Read are upper
-  // case, `_`, blanks, CRLF, comments, addresses in order, words without leading zeros, and 0x before every
-  // word. form: 0 ahead of the first word, then 2 where words have 0x, 1 where they have not.
+  // case, `_`, blanks, CRLF, comments from // on, addresses in order, words without leading zeros, and 0x
+  // before every word. form: 0 ahead of the first word, then 2 where words have 0x, 1 where they have not.
   task automatic read_word(input integer fd, input integer digits, input integer at, output integer status,
                            output logic [{width - 1}:0] value);
-    integer char, last, digit, count, kind;  // kind: 0 between words, 1 a word, 2 an address
+    integer char, digit, count, kind;  // kind: 0 between words, 1 a word, 2 an address, 3 a comment
     logic zero, prefix;
     value = 0;
     count = 0;
@@ -119,24 +119,11 @@ def _read_task(width: int) -> str:
     status = fd == 0 ? 0 : 2;
     while (status == 2) begin
       char = $fgetc(fd);
-      if (char == 47) begin  // a comment is a blank
-        char = $fgetc(fd);
-        if (char == 47) while (char >= 0 && char != 10) char = $fgetc(fd);
-        else if (char == 42) begin
-          last = 0;
-          char = $fgetc(fd);
-          while (char >= 0 && !(last == 42 && char == 47)) begin
-            last = char;
-            char = $fgetc(fd);
-          end
-          if (char >= 0) char = 32;
-          else status = -1;
-        end else status = -1;
-      end
       digit = char >= 48 && char <= 57 ? char - 48 : char >= 97 && char <= 102 ? char - 87 :
               char >= 65 && char <= 70 ? char - 55 : -1;
-      if (status == -1) kind = 0;
-      else if (char < 0 || char == 9 || char == 10 || char == 13 || char == 32) begin
+      if (kind == 3) begin
+        if (char < 0 || char == 10) kind = 0;
+      end else if (char < 0 || char == 9 || char == 10 || char == 13 || char == 32) begin
         if (kind == 1) status = 1;
         else if (kind == 2) begin
           if (count == 0 || value[31:0] != at) status = -1;
@@ -144,6 +131,9 @@ def _read_task(width: int) -> str:
           value = 0;
           count = 0;
         end else if (char < 0) status = 0;
+      end else if (kind == 0 && char == 47) begin
+        kind = 3;
+        if ($fgetc(fd) != 47) status = -1;
       end else if (kind == 0 && char == 64) kind = 2;
       else begin
         if (kind == 0) kind = 1;
