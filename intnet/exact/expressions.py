@@ -44,7 +44,6 @@ from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, UNLIMITED, Rounding
 from intnet.numbers.widths import check_exponent
 
 _ROW = 1024  # elements a row where all channels share one coefficient
-COUNTED = 1 << 16  # bits between branches that a bound counts: no container has so many
 
 Term = tuple[QTensor, np.ndarray | int]
 
@@ -103,7 +102,7 @@ class Exact:
 
     def bound(self) -> int:
         """A proven bound on |numerator|: from the terms' bounds, beyond int64 from their actual maxima."""
-        shifts = (min(shift, COUNTED) for shift in self.shifts)
+        shifts = (min(shift, 1 << 16) for shift in self.shifts)  # no container has so many bits
         parts = [(max_abs(c), t, s) for (t, c), s in zip(self.terms, shifts, strict=True)]
         total = max_abs(self.offset)
         bound = total + sum((top * term.bound) << shift for top, term, shift in parts)
@@ -202,8 +201,7 @@ class Exact:
         up, down, drop = self._scale(exponent, int(den.max()).bit_length(), fine, mode)
         bound = self.bound()
         self._check_limbs(bound, up, where)
-        up = up if bound else 0
-        bound <<= up
+        up, bound = (up, bound << up) if bound else (0, 0)
         # round_flag multiplies a code back by its denominator: one step beyond the numerator
         den = den << down
         if bound < INT64_BOUND:
@@ -248,9 +246,7 @@ class Exact:
         return rounded
 
     def _check_limbs(self, bound: int, up: int, where: str) -> None:
-        """ContainerError unless two limbs hold the numerator * 2**up, which is not made before."""
-        bits = bound.bit_length() + up
-        if bound and bits >= wide.LIMBS_MAX.bit_length():
+        if bound and (bits := bound.bit_length() + up) >= wide.LIMBS_MAX.bit_length():
             raise ContainerError(
                 f"{where or 'expression'}: a numerator of up to {bits + 1} bits is beyond "
                 "every container (two limbs hold 127): an operand is too wide, or two branches too far apart"

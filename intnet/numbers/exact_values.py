@@ -189,9 +189,7 @@ def truth(nonzero: np.ndarray) -> bool:
 
 def equal(values: np.ndarray, other: Any) -> Any:
     """float64 `values` == other, elementwise and exactly; NotImplemented for what is no number."""
-    from intnet.numbers.qtensor import QTensor  # which imports this module
-
-    if isinstance(other, QTensor):  # whose codes may have more bits than float64
+    if hasattr(other, "codes"):  # a QTensor's may have more bits than float64
         return other == values
     found = other.to_float64() if hasattr(other, "to_float64") else comparable(other)
     if found.dtype == object and all(isinstance(one, int | float | Fraction) for one in found.flat):

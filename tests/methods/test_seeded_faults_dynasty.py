@@ -97,10 +97,10 @@ def short_batch_counted(original: Any, self: Dynasty) -> None:
     original(self)
 
 
-def sums_go_on(original: Any, self: Dynasty, kind: str, part: Any, made: Any) -> None:
+def sums_go_on(original: Any, self: Dynasty, kind: str, part: Any, *made: Any) -> None:
     """S is not emptied."""
     kept = {name: store["S"] for name, store in part.stores.items()}
-    original(self, kind, part, made)
+    original(self, kind, part, *made)
     for name, store in part.stores.items():
         store["S"] = kept[name]
 

@@ -267,18 +267,6 @@ def test_speedup_of_accumulated_gradients(reports: dict[str, dict[str, Any]], tm
     assert found["speedup"] == pytest.approx((32 + 32 / 4) / (8 + 32 / 4), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "options", [{"map": "uniform"}, {"map@*": "uniform"}, {"map": "uniform", "map@fc2": "dynamic"}]
-)
-def test_array_time_of_maps_by_layer(options: dict[str, str], tmp_path: Path) -> None:
-    """Where no layer's moves, there are no lines of maps to read it from."""
-    run = run_folder.build("dynasty", options, "mlp", "digits", 32, limit=64)
-    with run_folder.create(tmp_path / "run", run, 2) as work:
-        work.train()
-    time = figures.array_time(tmp_path / "run", run_folder.identity(run), 2, run.steps_per_epoch)
-    assert (time is not None) == ("map@fc2" in options)
-
-
 def test_units_are_those_of_costs(reports: dict[str, dict[str, Any]]) -> None:
     """MB of 2^20 bytes, as `intnet costs` and the thesis count."""
     told = reports["float32"] | {"tape": {"held": 3 << 20, "packed": 3 << 19}}
