@@ -71,7 +71,7 @@ class Exact:
     ) -> None:
         self.terms = tuple(terms)
         self.shifts = tuple(shifts) or (0,) * len(self.terms)
-        self.exponent = exponent
+        self.exponent = int(exponent) if isinstance(exponent, np.integer) else exponent
         self.offset, self.den, self.relu, self.tops = offset, den, relu, tops
         self._top = np.inf  # max |numerator|, once `max` has seen it, and not what a ReLU left of it
         self._signs = lanes.NO_SIGNS  # value > 0, once a rectified value has been rounded

@@ -132,6 +132,7 @@ def test_exponents_are_within_what_int64_adds() -> None:
         ):
             with pytest.raises(FormatError, match=rf"= {exponent}: exponents are below 2\^60, either way"):
                 made(exponent)
+    assert Exact([(qtensor([1]), 1)], np.int64(-3)).exponent == -3
     least, most = QTensor(np.array([1]), 1 - 2**60), QTensor(np.array([1]), 2**60 - 1)
     assert (least < 1).all() and (most > 1).all() and (least < most).all() and (-most < -least).all()
     with pytest.raises(FormatError, match="exponents are below"):
