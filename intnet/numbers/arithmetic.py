@@ -23,7 +23,7 @@ from intnet.numbers import exact_values
 from intnet.numbers.formats import MAX_BITS, FixedPoint
 from intnet.numbers.qtensor import CODE_TYPES, INT64_BOUND, QTensor
 
-FAR = 1 << 16  # a shift that takes any code but 0 beyond a container; no more bits are counted
+_COUNTED = 1 << 16  # a shift that takes any code but 0 beyond a container; no more bits are counted
 _EXACT = 1 << 53  # whole numbers below it are float64's, and so are their sums in any order
 
 Exponent = int | np.ndarray
@@ -45,7 +45,7 @@ class _Operand(NamedTuple):
 
     def range_at(self, gap: Exponent) -> tuple[int, int]:
         """Low and high once codes are shifted up by `gap`, by no more than puts any beyond a container."""
-        gaps = [min(max(int(edge(gap)), 0), FAR) for edge in (np.min, np.max)] if np.size(gap) else [0]
+        gaps = [min(max(int(edge(gap)), 0), _COUNTED) for edge in (np.min, np.max)] if np.size(gap) else [0]
         return min(self.low << g for g in gaps), max(self.high << g for g in gaps)
 
     def codes_at(self, gap: Exponent) -> np.ndarray:

@@ -81,9 +81,8 @@ def diagnose(w: Words) -> list[Verdict]:
             + [one for one in _tried(w, wrong, latencies(w)) if one.whole]
             + _exchanged(w, wrong)
         ),
-        lambda: (
-            [] if lone else _tried(w, wrong, pairs(few), few)
-        ),  # of so many pairs one fits few bits by chance
+        # of so many pairs one fits a few bits by chance
+        lambda: [] if lone else _tried(w, wrong, pairs(few), few),
     ]
     for bank in banks:
         found = bank()
