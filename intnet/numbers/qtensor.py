@@ -19,7 +19,7 @@ import numpy as np
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.numbers import exact_values
 from intnet.numbers.formats import FixedPoint, Flag, Format, Levels
-from intnet.numbers.widths import check_exponent
+from intnet.numbers.widths import FAR, check_exponent
 from intnet.show.tables import Shown, Table, facts
 
 CODE_TYPES: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
@@ -83,7 +83,8 @@ def _check_within(codes: np.ndarray, exponent: int | np.ndarray, format: FixedPo
 def _exponent(given: Any) -> int:
     """As an int; FormatError for one that is too far."""
     exponent = operator.index(given)
-    check_exponent(exponent, "the exponent of a QTensor")
+    if not -FAR < exponent < FAR:
+        check_exponent(exponent, "the exponent of a QTensor")
     return exponent
 
 
