@@ -109,9 +109,11 @@ def _tokens(text: str, where: str) -> list[_Token]:
 
 
 def _without_prefix(tokens: list[_Token], port: Port) -> list[_Token]:
-    """Tokens without `0x`, where all have it and one of them cannot be a word with an x."""
+    """Tokens without `0x`, where all have it and none could be a word with an x."""
     having = [token for token in tokens if token.text.startswith(PREFIX)]
-    if all(len(token.text) == port.digits for token in having):
+    if not having:
+        return tokens
+    if len(having) < len(tokens) and all(len(token.text) == port.digits for token in having):
         return tokens  # the x is a digit
     odd = next((token for token in tokens if not token.text.startswith(PREFIX)), None)
     if odd is not None:

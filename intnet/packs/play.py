@@ -10,6 +10,7 @@
 is wrong with the ones that are read; the rules are those of CONTRACT.md. `intnet.packs.cocotb` plays it.
 """
 
+import operator
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
@@ -62,6 +63,9 @@ class Scoreboard:
     def give(self, words: Words) -> list[str]:
         """Takes the next result; the faults that it shows."""
         found: list[str] = []
+        missing = [name for name in self.unit["outputs"] if name not in words]
+        if missing:
+            raise PackError(f"a result without {', '.join(missing)}: give all of {self.unit['outputs']}")
         at, bits = len(self.given), {name: self._bits(name, words[name]) for name in self.unit["outputs"]}
         self.given.append(bits)
         if at >= len(self.results):
@@ -75,7 +79,14 @@ class Scoreboard:
 
     def _bits(self, name: str, word: str | int) -> str:
         width = self.width(name)
-        text = f"{word & (1 << width) - 1:0{width}b}" if isinstance(word, int) else str(word).lower()
+        if hasattr(word, "__index__"):
+            number = operator.index(word)
+            if not -(1 << width - 1) <= number < 1 << width:
+                raise PackError(f"{name} = {number}: a word of {width} bits does not hold it")
+            return f"{number & (1 << width) - 1:0{width}b}"
+        if isinstance(word, float):
+            raise PackError(f"{name} = {word!r}: give bits, or the whole number that they are")
+        text = str(word).lower()
         if len(text) != width:
             raise PackError(f"{name} has {len(text)} bits, in the pack {width}: build with its generics")
         return text

@@ -196,6 +196,11 @@ class Wire:
     def __ge__(self, other: Value) -> Wire:
         return self._op("<=", other, True)
 
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("== of wires would ask which wire it is: `equals` and `differs` compare their values")
+
+    __hash__ = object.__hash__  # a wire is a node of its circuit
+
     def equals(self, other: Value) -> Wire:
         """1 where both are the same number."""
         return self._op("==", other)
@@ -237,7 +242,10 @@ class Circuit:
         """A wire, or a constant as one."""
         if isinstance(value, Wire):
             return value
-        return Wire(self, "number", int(value), (), (int(value), int(value)))
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(f"a circuit computes in whole numbers and wires: {value!r} is neither")
+        number = operator.index(value)
+        return Wire(self, "number", number, (), (number, number))
 
     def op(self, op: str, a: Wire, b: Wire) -> Wire:
         """a op b, one of OPS."""
@@ -249,6 +257,8 @@ class Circuit:
 
     def read(self, name: str, bits: int, signed: bool = True) -> Wire:
         """An in port."""
+        if name in self.reads:
+            raise ValueError(f"{name} is read twice: keep the wire of the first time")
         self.reads[name] = Wire(self, "read", None, (), span(bits, signed), name)
         return self.reads[name]
 
@@ -270,6 +280,8 @@ class Circuit:
         return self._named(Wire(self, "cut", (bits, signed), (self.value(value),), span(bits, signed), name))
 
     def _named(self, wire: Wire) -> Wire:
+        if not wire.name:
+            raise ValueError("a wire needs a name")
         if wire.name in self.wires:
             raise ValueError(f"two wires are called {wire.name}")
         self.wires[wire.name] = wire
@@ -277,6 +289,8 @@ class Circuit:
 
     def select(self, choice: Wire, a: Value, b: Value) -> Wire:
         """a where choice is 1, else b."""
+        if not isinstance(choice, Wire):
+            raise TypeError(f"select chooses by a wire, not by {choice!r}: compare by <, >=, equals, differs")
         one, two = self.value(a), self.value(b)
         bounds = min(one.low, two.low), max(one.high, two.high)
         return Wire(self, "select", None, (choice, one, two), bounds)

@@ -11,6 +11,7 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from examples.rtl import simulate
@@ -204,6 +205,29 @@ def test_a_scoreboard_names_what_is_wrong(tmp_path: Path) -> None:
     assert (tmp_path / "dut" / "q.hex").read_text().splitlines()[1] == f"x{second['q'] & 15:x}"
     with pytest.raises(PackError, match="q has 3 bits, in the pack 8"):
         one.give({"q": "101", "saturated": "0"})
+
+
+@pytest.mark.parametrize("number", [1 << 8, -129, 1793])
+def test_a_number_that_a_port_cannot_hold_is_no_word_of_it(number: int, tmp_path: Path) -> None:
+    one = board(tmp_path)
+    with pytest.raises(PackError, match=f"q = {number}: a word of 8 bits does not hold it"):
+        one.give({"q": number, "saturated": 0})
+    with pytest.raises(PackError, match="saturated = 2: a word of 1 bits"):
+        one.give({"q": 0, "saturated": 2})
+
+
+def test_what_a_result_is_given_as(tmp_path: Path) -> None:
+    one = board(tmp_path)
+    for words in one.results[:2]:
+        assert not one.give({name: np.int64(word) for name, word in words.items()})
+    negative = next(k for k, words in enumerate(one.results) if words["q"] >> 7)
+    other = Scoreboard(one.pack)
+    for words in one.results[: negative + 1]:
+        assert not other.give(words | {"q": words["q"] - (words["q"] >> 7 << 8)})  # as a signed number
+    with pytest.raises(PackError, match=r"q = 1\.5: give bits, or the whole number that they are"):
+        one.give({"q": 1.5, "saturated": 0})  # type: ignore[dict-item]
+    with pytest.raises(PackError, match="a result without saturated: give all of"):
+        one.give({"q": 5})
 
 
 def test_a_word_that_is_lost_or_comes_twice_is_named(tmp_path: Path) -> None:

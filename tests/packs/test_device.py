@@ -70,7 +70,7 @@ def test_unknown_bits_are_read_as_none_and_listed() -> None:
     assert cells("x\n12\nz4\n", port(4, 2, 3)) == [0, 1, 5]  # %0h of a word that is x
     assert cells("x7\n", port(8, 2, 1)) == [0, 1]
     assert cells("0xff\n1234\n", port(8, 2, 2)) == [1]  # no prefix: the digit is x
-    assert cells("0x1\n", port(12, 1, 1)) == [0]
+    assert cells("0x1\n002\n", port(12, 1, 2)) == [0]
     assert cells("00\nx0\n12\n3z\n", port(12, 1, 2, 8)) == [0, 1]  # a row of two words
     assert cells("x5b\n105\n15b\n10z\n", port(9, 2, 2, 9)) == [0, 3]  # the digit's other bits are pad
 
@@ -118,6 +118,7 @@ def test_what_could_be_no_word_is_named(text: str, message: str) -> None:
             "x.hex:2: '0x07' is either '07' after 0x, or a word with an unknown digit: write all 4",
         ),
         ("0x0123\n0x12\n", "x.hex:2: '0x12' is either '12' after 0x"),
+        ("0x12\n0x34\n", "x.hex:1: '0x12' is either '12' after 0x"),
     ],
 )
 def test_what_could_mean_two_things_is_named(text: str, message: str) -> None:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,14 +16,13 @@ from intnet.numbers.accumulators import Once
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.numbers.microscaling import BlockScaled, Microscaling
 from intnet.numbers.small_floats import E4M3, E5M2, FLOATS, FloatTensor
-from intnet.packs import check, pack, units
+from intnet.packs import pack, units
 from intnet.packs.by_spec.units import EXPECTED, Words
-from intnet.packs.ports import Draft, Port
+from intnet.packs.ports import Draft
 from intnet.packs.units import drafts, training
-from intnet.packs.units.signals import Choice, Group, Range, Unit, column, signal
+from intnet.packs.units.signals import Choice, Group, column
 from intnet.spec import formats as oracle
 from intnet.spec.tensor import power
-from intnet.spec.wires import Circuit
 from intnet.spec.words import lfsr_states
 from tests.support.testbench_packs import EVERY, Settings, label, made
 
@@ -301,74 +296,6 @@ def test_every_level_and_unit_is_described() -> None:
                 assert setting.default in setting.names
             else:
                 assert setting.least <= setting.default <= setting.most
-
-
-# -- a unit of one's own ---------------------------------------------------------------------------
-
-
-def to_odd(c: Circuit, p: Mapping[str, Any]) -> None:
-    """A shift that rounds to odd: not one of the library's."""
-    x = c.read("x", p["W"])
-    c.give("q", c.wire("floor", x >> p["S"]) | c.wire("lost", x & (1 << p["S"]) - 1).differs(0))
-
-
-def ports_of_own(p: Mapping[str, Any], scale: Mapping[str, int]) -> tuple[Port, ...]:
-    return signal("x", p["W"], "a code"), signal("q", p["W"] - p["S"], "to odd", direction="out")
-
-
-OWN = Unit("to_odd", "rounds to odd", {"W": Range(8, 4, 12), "S": Range(3, 1, 4)}, ports_of_own)
-ALL = [Group("every-x", "sticky", {"x": column(range(-128, 128))})]
-
-
-def test_a_unit_of_ones_own_is_packed_and_judged(tmp_path: Path) -> None:
-    draft = units.own(OWN, to_odd, ALL)
-    words = words_of(draft)
-    assert words["q"] == [x // 8 if x % 8 == 0 else x // 8 | 1 for x in range(-128, 128)]
-    assert words["q.wire.floor"] == [x // 8 for x in range(-128, 128)] and draft.about["coverage"]["complete"]
-    folder = pack.write(draft, tmp_path / "pack")
-    device = tmp_path / "dut"
-    device.mkdir()
-    (device / "q.hex").write_bytes((folder / "exp" / "q.hex").read_bytes())
-    assert check.check_dut(pack.read(folder), device).exit_status == 0
-    lines = (folder / "exp" / "q.hex").read_text().splitlines()
-    lines[5] = f"{int(lines[5], 16) ^ 1:02x}"
-    (device / "q.hex").write_text("\n".join(lines) + "\n")
-    assert check.check_dut(pack.read(folder), device).exit_status == 1
-    with pytest.raises(PackError, match="its maker's own"):
-        check.recompute(pack.read(folder))
-
-
-def test_a_unit_of_ones_own_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is a unit of the library"):
-        units.own(units.UNITS["shift"], to_odd, ALL)
-    with pytest.raises(PackError, match=r"its out ports are \['q'\], its circuit's \['q', 'y'\]"):
-        units.own(OWN, lambda c, p: (to_odd(c, p), c.give("y", 1))[0], ALL)
-    with pytest.raises(ConfigError, match="give a number from 1 to 4"):
-        units.own(OWN, to_odd, ALL, {"S": 9})
-
-
-def twice(c: Circuit, p: Mapping[str, Any]) -> None:
-    c.give("q", c.read("x[0]", 8) + c.read("x[1]", 8))
-
-
-@pytest.mark.parametrize(
-    ("port", "build", "says"),
-    [
-        (
-            signal("x", 8, "a code", signed=False), to_odd,
-            "to_odd: x has 8 bits, unsigned: 0..255; its circuit reads -128..127",
-        ),
-        (signal("x", 9, "a code"), to_odd, "x has 9 bits, signed: -256..255; its circuit reads -128..127"),
-        (signal("x", 8, "a code"), twice, "to_odd: lanes of x: 1, its circuit reads 2"),
-        (signal("x", 8, "a code", lanes=2), to_odd, "to_odd: lanes of x: 2, its circuit reads 1"),
-    ],
-)  # fmt: skip
-def test_a_circuit_reads_the_numbers_that_its_ports_have(
-    port: Port, build: Callable[[Circuit, Mapping[str, Any]], None], says: str
-) -> None:
-    ports = (port, signal("q", 8, "to odd", direction="out"))
-    with pytest.raises(PackError, match=re.escape(says)):
-        units.own(replace(OWN, signals=lambda p, scale: ports), build, ALL)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ testbench is `hdl/`.
 
 import hashlib
 import json
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -29,6 +30,7 @@ from intnet.errors import ConfigError, PackError, unknown
 from intnet.numbers import hexfiles, rng
 from intnet.packs import lines
 from intnet.packs.circuits import coverage, written
+from intnet.packs.hdl.names import check_name
 from intnet.packs.ports import Case, Draft, Filled, Port
 from intnet.packs.units import stimuli, stimuli_mx, stimuli_scales, stimuli_sums, training
 from intnet.packs.units.listing import UNITS
@@ -104,8 +106,8 @@ def parse(unit: Unit, settings: Mapping[str, str | int]) -> dict[str, Any]:
 
 def _number(what: str, given: str | int, range_: Range) -> int:
     try:
-        value = int(given, 0) if isinstance(given, str) else int(given)
-    except ValueError:
+        value = int(given, 0) if isinstance(given, str) else operator.index(given)
+    except (TypeError, ValueError):
         raise ConfigError(f"{what}={given!r} is not a whole number") from None
     if not range_.least <= value <= range_.most:
         raise ConfigError(f"{what}={value}: give a number from {range_.least} to {range_.most}")
@@ -144,16 +146,20 @@ def own(
     """The pack of a unit of one's own: what it is, its definition as a circuit, its vectors.
 
     ConfigError for a name that the library has and for settings that the unit has not; PackError where the
-    circuit's ports are not the unit's, by name, by width or by sign.
+    circuit's ports are not the unit's, by name, by width or by sign, for vectors that do not go into them,
+    and for names that the testbench cannot have.
     """
     if unit.name in UNITS:
         raise ConfigError(f"{unit.name} is a unit of the library: give yours another name")
+    if level not in LEVELS:
+        raise unknown("level", level, list(LEVELS))
     given = parse(unit, settings or {})
     chosen = {key: value for key, value in given.items() if key in unit.parameters}
     parameters, circuit = unit.defaults | chosen, Circuit()
     check(unit, parameters)
-    build(circuit, parameters)
     signals = unit.signals(parameters, {})
+    _check_names(unit, signals)
+    build(circuit, parameters)
     told = {way: {s.name for s in signals if (s.direction == "out") == way} for way in (False, True)}
     built = {False: {name.partition("[")[0] for name in circuit.reads}, True: set(circuit.gives)}
     for way, title in ((False, "in"), (True, "out")):
@@ -162,7 +168,45 @@ def own(
             raise PackError(f"{unit.name}: {ports}")
     for port in signals:
         _check_read(unit, port, circuit)
+    _check_groups(unit, [port for port in signals if port.direction != "out"], groups)
     return assemble(unit, level, given, training.Taken(list(groups), parameters), circuit)
+
+
+def _check_names(unit: Unit, signals: Sequence[Port]) -> None:
+    """PackError for names that SystemVerilog or the testbench does not take, or that mean something else."""
+    check_name(unit.name, "a unit")
+    for name in unit.parameters:
+        check_name(name, f"a parameter of {unit.name}")
+    for port in signals:
+        check_name(port.name, f"a port of {unit.name}")
+    names = [unit.name, *unit.parameters, *(port.name for port in signals)]
+    if len(set(names)) < len(names):
+        raise PackError(f"{unit.name}: two of unit, parameters and ports have one name: {', '.join(names)}")
+    for port in signals:
+        if port.name == "last" and (port.direction == "out" or port.signed or port.bits * port.lanes != 1):
+            raise PackError(
+                f"{unit.name}: `last` marks the beat that ends a vector, which one result follows: an in "
+                "port of one unsigned bit. Call a port of data another name"
+            )
+
+
+def _check_groups(unit: Unit, ins: Sequence[Port], groups: Sequence[Group]) -> None:
+    """PackError unless every group has a column of whole numbers for each in port, all as long."""
+    if not groups:
+        raise PackError(f"{unit.name}: no vectors: give a Group of them")
+    for group in groups:
+        told, wanted = f"{unit.name}, group {group.name}", {port.name for port in ins}
+        if set(group.columns) != wanted:
+            raise PackError(f"{told}: columns {sorted(group.columns)}; its in ports are {sorted(wanted)}")
+        for name, words in group.columns.items():
+            if not isinstance(words, np.ndarray) or words.dtype.kind != "i":
+                raise PackError(f"{told}: column {name} holds no whole numbers: make it by `signals.column`")
+        shapes = {port.name: group.columns[port.name].shape for port in ins}
+        beats = {shape[0] if shape else 0 for shape in shapes.values()}
+        rest = {port.name: (port.lanes,) if port.lanes > 1 else () for port in ins}
+        if len(beats) != 1 or beats == {0} or any(shapes[name][1:] != rest[name] for name in shapes):
+            wants = ", ".join(f"{name}: {('beats', *more)}".replace("'", "") for name, more in rest.items())
+            raise PackError(f"{told}: columns of shapes {shapes}; wanted, all of as many beats: {wants}")
 
 
 def _check_read(unit: Unit, port: Port, circuit: Circuit) -> None:
@@ -190,7 +234,8 @@ def assemble(
     ran = run(unit.name, parameters, columns, circuit)
     made = results(unit.name, parameters, ran)
     cases = _cases(unit, level, groups)
-    ignored = [s for s in signals if s.direction == "out" and not np.ptp(made.outs[s.name])][:1]
+    outs = [s for s in signals if s.direction == "out"]
+    ignored = [s for s in outs if not np.ptp(made.outs[s.name])][: len(outs) > 1]
     ports = _ports(signals, columns, made, ignored, given)
     names = {
         way: [s.name for s in signals if (s.direction == "out") == way and s not in ignored] for way in (0, 1)

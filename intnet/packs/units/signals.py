@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from intnet.errors import PackError
 from intnet.numbers import rng
 from intnet.packs.ports import Port
 
 T = TypeVar("T")
 _AT_ONCE = 1024  # words drawn
+FAR = 1 << 63  # above int64
 _SPARE = 64  # bits above a span, which make the remainder as good as uniform
 
 Parameters = Mapping[str, Any]  # whole numbers, and of a Choice its name
@@ -116,8 +118,13 @@ def of_rows(name: str, flags: str, ports: Sequence[str], rows: Sequence[Sequence
 
 
 def column(values: Any) -> np.ndarray:
-    """int64 words."""
-    return np.array(values, np.int64)
+    """int64 words; PackError for what is no whole number, or beyond int64."""
+    made = np.asarray(values)
+    if made.size and (made.dtype.kind not in "iub" or int(made.max()) >= FAR):
+        each = np.asarray(values, object).reshape(-1).tolist()
+        wrong = next(x for x in each if type(x) is not int or not -FAR <= x < FAR)
+        raise PackError(f"a word is a whole number within int64, not {wrong!r}")
+    return made.astype(np.int64)
 
 
 class Source:
