@@ -18,7 +18,7 @@ import numpy as np
 from intnet.packs import lines
 from intnet.packs.mistakes import Variant, Words, pairs, rarer, singles
 from intnet.packs.mx_mistakes import in_mx
-from intnet.packs.places import PLACES, Delay, latencies
+from intnet.packs.places import PLACES, Delay, latencies, orders
 
 FEW = 4  # elements whose bits are told one by one
 WIDE = 8  # bits of a word that is known by what it holds
@@ -78,8 +78,10 @@ def diagnose(w: Words) -> list[Verdict]:
         ),
         lambda: (
             _tried(w, wrong, rarer(few, w), few)
-            + [one for one in _tried(w, wrong, latencies(w)) if one.whole]
-            + _exchanged(w, wrong)
+            + (
+                [one for one in _tried(w, wrong, chain(latencies(w), orders(w))) if one.whole]
+                or _exchanged(w, wrong)
+            )
         ),
         # of so many pairs one fits a few bits by chance
         lambda: [] if lone else _tried(w, wrong, pairs(few), few),

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import permutations
+from math import prod
 
 import numpy as np
 
@@ -49,9 +52,24 @@ PLACES: dict[str, Variant] = {
     **{str(delay): delay for delay in map(Delay, (1, -1))},
 }
 FARTHEST = 64  # vectors that a latency is looked for
+MOST_AXES = 4  # 24 orders of them
 
 
 def latencies(w: Words) -> Iterator[tuple[str, Variant]]:
     """A right unit some vectors late, or early, of which at least half is left to judge."""
     for words in range(2, min(FARTHEST, w.want.size // w.port.lanes // 2) + 1):
         yield from ((str(delay), delay) for delay in map(Delay, (words, -words)))
+
+
+def orders(w: Words) -> Iterator[tuple[str, Variant]]:
+    """Right elements written along other axes first: of a port of a few axes whose file is in C order."""
+    shape, names = w.port.shape, w.port.axes.split(",")
+    if w.port.order or len(names) != len(shape) or len(shape) > MOST_AXES or w.want.size != prod(shape):
+        return
+    for axes in permutations(range(len(shape))):
+        if axes != tuple(range(len(shape))):
+            yield f"axes in the order {','.join(names[axis] for axis in axes)}", partial(_turned, axes)
+
+
+def _turned(axes: tuple[int, ...], w: Words) -> np.ndarray:
+    return w.want.reshape(w.port.shape).transpose(axes).reshape(-1)

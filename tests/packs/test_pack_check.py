@@ -3,6 +3,7 @@
 Faulty devices are plain Python: the oracle's fractions, rounded or limited by another rule.
 """
 
+import itertools
 import random
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet.packs import check, layers, pack, units
+from intnet.packs import check, layers, pack, places, units
+from intnet.packs.mistakes import Words
+from intnet.packs.ports import Port
 from intnet.runs import run_folder
 from intnet.spec.rounding import overflow, round_fraction
 from intnet.spec.tensor import power
@@ -158,6 +161,33 @@ def test_mistakes_of_any_port(mistake: str, name: str, block: pack.Pack, dut: Pa
     result = result_of(block, dut, name)
     assert whole(result) == [mistake]
     assert all(one.case.startswith(f"{name}#") for one in result.mismatches)
+
+
+def test_elements_along_other_axes_are_told(block: pack.Pack, dut: Path) -> None:
+    codes = Plain(block.folder).values("fc2/x1")
+    images, channels = block.ports["fc2/x1"].shape
+    turned = [codes[n * channels + c] for c in range(channels) for n in range(images)]
+    give(block, "fc2/x1", turned, dut)
+    assert whole(result_of(block, dut, "fc2/x1")) == ["axes in the order C,N"]
+
+
+def test_every_order_of_four_axes_is_one_of_the_orders() -> None:
+    rng = random.Random(5)
+    codes, sizes = (
+        [rng.randrange(-99, 99) for _ in range(2 * 3 * 4 * 5)],
+        dict(zip("NHWC", (2, 3, 4, 5), strict=True)),
+    )
+    port = Port("x", "expected", (2, 3, 4, 5), "N,H,W,C", 8)
+    words = Words(port, np.array(codes), np.array(codes), {})
+    found = {name: make(words).tolist() for name, make in places.orders(words)}
+    assert len(found) == 23
+    for axes in itertools.permutations("NHWC"):
+        if axes != tuple("NHWC"):
+            each = (
+                dict(zip(axes, at, strict=True)) for at in itertools.product(*(range(sizes[a]) for a in axes))
+            )
+            wanted = [codes[((at["N"] * 3 + at["H"]) * 4 + at["W"]) * 5 + at["C"]] for at in each]
+            assert found[f"axes in the order {','.join(axes)}"] == wanted
 
 
 def test_what_no_known_mistake_explains_says_so(block: pack.Pack, dut: Path) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet.errors import ContainerError, PackError
+from intnet import methods
+from intnet.errors import ConfigError, ContainerError, PackError
+from intnet.methods.float32 import Float32
 from intnet.methods.trace import Recorder
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import layers, pack
-from intnet.packs.layers import paths
+from intnet.packs.layers import capture, paths
 from intnet.runs import run_folder
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as quantizers
@@ -21,6 +23,7 @@ from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import Fixed, power
 from intnet.spec.words import words as philox
 from tests.support import wageubn_layers as by_hand
+from tests.support.command import forgotten
 from tests.support.plain_pack import Plain
 
 Write = Callable[..., Path]
@@ -396,3 +399,29 @@ def test_taps_leave_no_trace() -> None:
     assert tapped.digest() == plain.digest()
     assert all("forward" not in vars(layer) for layer in tapped.model.all_layers())
     assert "words" not in vars(tapped.method) and not tapped.method.observers
+
+
+def test_what_a_method_remembers_has_any_shape_and_one_exponent(tmp_path: Path) -> None:
+    with forgotten(tmp_path):
+
+        @methods.register("counts")
+        class Counts(Float32):
+            def end_of_step(self) -> None:
+                super().end_of_step()
+                self.state["n"] = np.asarray(self.state.get("n", np.float32(0)) + np.float32(1))
+                self.state["table"] = QTensor(np.array([[1, 2], [3, self.step]], np.int8), -1)
+
+        run = run_folder.build("counts", {}, "mlp", "digits", batch_size=16, limit=64)
+        run.train(2)
+        made = pack.read(pack.write(layers.draft(run, ["fc2"]), tmp_path / "pack"))
+        told = made.manifest["about"]["replay"][0]["method"]
+        assert told["n"]["values"] == [2.0] and told["n"]["shape"] == []
+        assert (told["table"]["values"], told["table"]["shape"]) == ([1, 2, 3, 2], [2, 2])
+        again = Counts()
+        capture.remember(again, told)
+        assert again.state["n"].shape == () and again.state["n"] == 2
+        assert again.state["table"].codes.tolist() == [[1, 2], [3, 2]]
+        assert "| 1, 2, 3, 2 |" in (made.folder / "CONTRACT.md").read_text()
+        run.method.state["table"] = QTensor(np.array([3, 5], np.int8), np.array([-1, -4]))
+        with pytest.raises(ConfigError, match="table of counts's state has many exponents"):
+            layers.draft(run, ["fc2"])

@@ -286,7 +286,8 @@ def _floats(dtype: str, shape: tuple[int, ...], values: Sequence[Any]) -> Floats
 
 def _remembered(told: Json) -> Words | Floats:
     """A number, or a few, that the method remembers of the whole net."""
-    values, shape = told["values"], (len(told["values"]),)
+    values = told["values"]
+    shape = tuple(told.get("shape", (len(values),)))
     if told["type"].startswith("float"):
         return _floats(told["type"], shape, values)
     return Words(told["type"], shape, values, told["exponent"])

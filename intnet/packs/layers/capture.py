@@ -22,7 +22,7 @@ import numpy as np
 
 from intnet import ops
 from intnet.autograd import Tensor, backward, leaf
-from intnet.errors import PackError
+from intnet.errors import ConfigError, PackError
 from intnet.inspect.as_spec import KINDS
 from intnet.layers import Dropout, Layer
 from intnet.layers.joints import Join, Scale
@@ -95,15 +95,22 @@ def remembered(method: Method) -> dict[str, Any]:
     told = {}
     for name, value in sorted(method.state.items()):
         array, exponent = parts(value)
-        assert exponent is None or isinstance(exponent, int)
-        told[name] = {"values": array.tolist(), "type": array.dtype.name, "exponent": exponent}
+        if isinstance(exponent, np.ndarray):
+            raise ConfigError(
+                f"{name} of {method.name}'s state has many exponents: a pack remembers one a tensor"
+            )
+        told[name] = {"values": array.reshape(-1).tolist(), "type": array.dtype.name, "exponent": exponent}
+        if array.ndim != 1:
+            told[name]["shape"] = list(array.shape)
         told[name]["meaning"] = method.STATE.get(name, "")
     return told
 
 
 def remember(method: Method, told: dict[str, Any]) -> None:
     """The inverse of `remembered`."""
-    arrays = {name: np.array(one["values"], one["type"]) for name, one in told.items()}
+    arrays = {
+        name: np.array(one["values"], one["type"]).reshape(one.get("shape", -1)) for name, one in told.items()
+    }
     method.state = {
         name: array if told[name]["exponent"] is None else QTensor(array, told[name]["exponent"])
         for name, array in arrays.items()
