@@ -59,8 +59,9 @@ class Term:
 class Value:
     """value = (sum of the terms + offset) / denominator * 2**exponent, then max(., 0) where `relu`.
 
-    value:  the exact value; None for a root, whose exact square is `square`
+    value:  the exact value; None for a root, whose exact square is `square`; of a curve within 2^-200
     number: the float32 that entered, where it was no integer code
+    curve:  'tanh' .., of the one term, where the value is irrational
     """
 
     terms: tuple[Term, ...]
@@ -73,6 +74,7 @@ class Value:
     number: float | None = None
     offset_name: str = ""
     denominator_name: str = ""
+    curve: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Explanation:
               up, so there it is not near `value`
     width:    bits of the word that `binary` and `hex` show in two's complement; 0 in a block of b = 0
               of a codec the packed word, which is unsigned
+    entered:  (path, value) of what entered at the same index, where no term is named: a ReLU's error
     flag:     the stored word of the flag format (flag, sign, magnitude) in binary, else ''
     element:  that of a small float in an MX block (sign, exponent and fraction, apart) in binary, else ''
     """
@@ -104,6 +107,7 @@ class Explanation:
     flag: str
     element: str
     stored: Fraction
+    entered: tuple[tuple[str, Fraction], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: a Fraction is the text 'p/q' or 'p', a tuple a list, what there is none of is null."""
@@ -156,7 +160,25 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
         flag,
         _element(event, rounding, stored, index),
         stored,
+        _entered(event, value, index, operands),
     )
+
+
+def _entered(
+    event: Event, value: Value, index: Index, operands: Operands
+) -> tuple[tuple[str, Fraction], ...]:
+    """Elements of the paths that `event` was made from, where its exact value names none of them."""
+    if value.number is not None or any(term.name for term in value.terms):
+        return ()
+    found = []
+    for one in operands.inputs(event):
+        name = f"{one.layer}/{one.path}"
+        held = operands.events[name].result
+        if isinstance(held, QTensor | Exact | np.ndarray) and held.shape == event.result.shape:
+            entered = replace(operands.events[name], source=held)
+            number = value_at(entered, _source(entered, index), index, Operands()).value
+            found += [] if number is None else [(name, number)]
+    return tuple(found)
 
 
 def _check(rounding: Rounding | None, code: int | None, where: str, index: Index) -> None:
@@ -270,8 +292,13 @@ def value_at(event: Event, source: Expression, index: Index, operands: Operands)
         den = symbol.denominator
         return Value((term,), 0, source.den, source.exponent, False, None, square, denominator_name=den)
     if not isinstance(source, FloatExact):  # a curve, such as tanh (`ops/`)
-        x = int(source.x.codes[index]) * power(int(source.x.exponent))
-        return Value((), 0, 1, 0, False, as_spec.curve(type(source).__name__.lower(), x))
+        name, code, exponent = (
+            type(source).__name__.lower(),
+            int(source.x.codes[index]),
+            int(source.x.exponent),
+        )
+        near = as_spec.curve(name, code * power(exponent))
+        return Value((Term("", code),), 0, 1, exponent, False, near, curve=name if code else "")
     number = float(source.values[index])
     if not np.isfinite(number):
         raise FormatError(f"{event.layer}/{event.path} {comma(index)} is {number}: it has no exact value")

@@ -94,7 +94,7 @@ class Operands:
         given = self.symbol(event.path).terms
         if k < len(given):
             return given[k]
-        found = [other for other in self._by_codes.get(id(term.codes), []) if other is not event]
+        found = [one for one in self._by_codes.get(id(term.codes), []) if self._earlier(one, event)]
         for other in found:
             if other.layer == event.layer:
                 return other.path

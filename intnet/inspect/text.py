@@ -174,7 +174,10 @@ def stations(one: Explanation) -> list[tuple[str, str]]:
         rows.append(("formula", one.formula))
     if one.product:
         rows.append(("products", _product(one)))
+    if one.value.number is not None:
+        rows.append(("operand" if one.format else "value", f"float32 {one.value.number!r}"))
     rows += _operands(one.value)
+    rows += [("operand", f"{name} = {both(number)}") for name, number in one.entered]
     rows += _exact(one.value)
     if one.rounding:
         rows += _rounded(one, one.rounding)
@@ -190,10 +193,8 @@ def _product(one: Explanation) -> str:
 def _operands(value: Value) -> list[tuple[str, str]]:
     """A line a term, the offset and the denominator; nothing for a single code as it is."""
     rows = []
-    if value.number is not None:
-        rows.append(("operand", f"float32 {value.number!r}"))
     for term in value.terms:
-        if term.name or len(value.terms) > 1 or term.coefficient != 1:
+        if term.name or len(value.terms) > 1 or term.coefficient != 1 or value.denominator != 1:
             rows.append(("operand", _term(term)))
     if value.offset or value.offset_name:
         rows.append(("offset", f"{value.offset:,}{_named(value.offset_name)}"))
@@ -223,6 +224,9 @@ def _exact(value: Value) -> list[tuple[str, str]]:
         assert value.square is not None
         root = f"sqrt({value.terms[0].code:,}/{value.denominator:,}){unit}"
         return [("exact value", f"{root} = {root_decimal(value.square)}")]
+    if value.curve:
+        x = value.terms[0].code * Fraction(2) ** value.exponent
+        return [("exact value", f"{value.curve}({fraction(x)}) = {decimal(value.value)}")]
     rows = [("exact value", both(value.value))]
     if value.terms and not value.denominator == 1 == len(value.terms):
         whole = value.value / Fraction(2) ** value.exponent
@@ -234,6 +238,7 @@ def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
     if r.bucket is not None:
         return _in_bucket(r, r.bucket)
     assert r.grid is not None
+    told = decimal if one.value.curve else both
     set_by = f", R(x) = 2^{r.log2_r}" if r.log2_r is not None else ""
     if (one.format or "").startswith("BF("):
         set_by = f", s = {-r.grid} by the tensor's extremes"
@@ -246,12 +251,12 @@ def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
     if r.shared is not None:
         rows = [*_shared(r.shared), *rows]
     if r.scaled is not None:
-        rows.append(("scaled", both(r.scaled)))
+        rows.append(("scaled", told(r.scaled)))
     elif r.scaled_square is not None:
         rows.append(("scaled", root_decimal(r.scaled_square)))
     rows.append(("floor", f"{r.floor:,}" + ", the number of the level below" * (r.level is not None)))
     if r.remainder is not None:
-        rows.append(("remainder", both(r.remainder)))
+        rows.append(("remainder", told(r.remainder)))
     rows += _decided(r)
     if r.level is not None:
         rows.append(("level", f"number {r.kept:,} is code {r.level:,}"))

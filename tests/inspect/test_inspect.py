@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from intnet.cli import inspect as command
-from intnet.inspect.text import decimal, fraction, root_decimal, sparkline
-from intnet.methods.trace import Recorder
+from intnet.exact.expressions import Exact
+from intnet.exact.quantize import quantize
+from intnet.inspect.explain import explain
+from intnet.inspect.text import decimal, fraction, root_decimal, sparkline, text
+from intnet.methods.trace import Event, Recorder
+from intnet.numbers.formats import FixedPoint
+from intnet.numbers.qtensor import QTensor
+from intnet.ops.tanh import Tanh
 from intnet.runs import records, run_folder
 from intnet.spec import formats
 from tests.support.command import MLP, PYTHON, ROOT, environment, here, refused
@@ -324,3 +332,57 @@ def test_a_sparkline_never_hides_a_value() -> None:
     assert sparkline([0, 1, 1000, 500]) == " ▁█▄"
     assert sparkline([0, 1, 3, 1], narrow=True) == "▂█"
     assert sparkline([0, 0]) == "  "
+
+
+def test_a_relus_error_is_told_by_what_it_was_made_of(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its codes go on into batch norm, whose error is made later and explains nothing of it."""
+    found = []
+    for index in range(12):
+        given = (
+            "--method",
+            "wageubn",
+            *MLP,
+            "--layer",
+            "relu2",
+            "--path",
+            "e?",
+            "--index",
+            f"0,{index}",
+            "--json",
+        )
+        status, out, _ = here(capsys, "inspect", *given)
+        assert status == 0
+        e0, e1 = (
+            next(one for one in json.loads(out)["elements"] if one["path"] == path) for path in ("e0", "e1")
+        )
+        entered = dict(e1["entered"])
+        assert set(entered) == {"relu2/e0", "bn2/x3"} and entered["relu2/e0"] == e0["stored"]
+        assert Fraction(e1["stored"]) == (Fraction(e0["stored"]) if Fraction(entered["bn2/x3"]) > 0 else 0)
+        found.append(Fraction(entered["bn2/x3"]) > 0)
+    assert {*found} == {True, False}
+
+
+def test_a_curve_is_told_by_its_argument_and_a_mean_by_its_sum() -> None:
+    """An irrational value has no fraction: decimals, as far as they are known."""
+    x = QTensor(np.array([-451, 0], np.int16), -12)
+    source, form = Tanh(x), FixedPoint(8, 7)
+    lines = text(explain(Event("l", "x4", 0, source, quantize(source, form), form, "ties_even"), (0,)))
+    with localcontext() as context:
+        context.prec = 40
+        grown = (Decimal(-902) / 4096).exp()
+        near = (grown - 1) / (grown + 1)
+        assert f"exact value        tanh(-451/2^12) = {near:.20f}..." in lines
+        assert f"scaled             {128 * near:.18f}..." in lines and "/2,9" not in lines
+    mean = Exact([(QTensor(np.array([-444], np.int16), 0), 1)], -7, den=4)
+    form = FixedPoint(8, 7)
+    lines = text(explain(Event("l", "x4", 0, mean, quantize(mean, form), form, "ties_even"), (0,)))
+    assert "operand            code = -444\n" in lines and "denominator        4\n" in lines
+
+
+def test_a_float_that_nothing_quantized_is_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--method", "wageubn", *MLP, "--layer", "fc3", "--path", "W*", "--index", "0,0")
+    lines = [line.split() for line in here(capsys, "inspect", *given)[1].splitlines() if "float32" in line]
+    assert [line[0] for line in lines if line[0] in ("operand", "value")] == [
+        "value",
+        "value",
+    ]  # Wq passes: nothing rounds it

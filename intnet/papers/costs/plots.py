@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POINTS = 2000  # of a line; longer runs are drawn every so many steps
-WIDEST, THINNEST = 3.6, 1.0  # lines, the first drawn the widest: one that lies below another stays visible
+WIDEST, THINNEST = 3.6, 1.0  # of the first line and of the last
 NAMES = 48  # of layers in a column
 OPERANDS = ("weights", "activations")
 DECADE = 10  # from there on factors are drawn in powers
@@ -120,15 +120,19 @@ def _layers(axis: "Axes", history: History, at: np.ndarray, values: np.ndarray, 
     for k, layer in enumerate(history.layers):
         own = values[at, k]
         moved = np.flatnonzero(np.diff(own, prepend=np.nan) != 0)
-        width = widest - (widest - THINNEST) * k / max(count - 1, 1)
         axis.step(
             _edges(at[moved], history.steps),
             [*own[moved], own[-1]],
             where="post",
             label=layer.name,
-            linewidth=width,
+            linewidth=_width(k, count, widest),
             **styled(k),
         )
+
+
+def _width(k: int, count: int, widest: float) -> float:
+    """Of line k of so many, the first the widest: one that lies below another stays visible."""
+    return widest - (widest - THINNEST) * k / max(count - 1, 1)
 
 
 def _edges(at: np.ndarray, steps: int) -> np.ndarray:
@@ -180,7 +184,15 @@ def _lines(axis: "Axes", x: list[int], lines: dict[str, list[float | None]]) -> 
     for k, (label, values) in enumerate(lines.items()):
         y = [float("nan") if value is None else value for value in values]
         mark = "." if len(x) <= MARKED else "none"
-        axis.plot(x, y, marker=mark, linestyle=STYLES[k % len(STYLES)], color=f"C{k}", label=label)
+        axis.plot(
+            x,
+            y,
+            marker=mark,
+            linestyle=STYLES[k % len(STYLES)],
+            linewidth=_width(k, len(lines), WIDEST),
+            color=f"C{k}",
+            label=label,
+        )
     by_epoch(axis)
 
 
