@@ -6,7 +6,8 @@ is wrong has another cause, and dropping the lines after it would lose what cann
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -111,22 +112,45 @@ def epoch_line(epoch: Epoch) -> dict[str, Any]:
     return line | ({"widths": epoch.widths} if epoch.widths else {})
 
 
-def history(lines: Iterable[dict[str, Any]], step: int, batch_size: int) -> History:
-    """That of a run after `step`, of the lines of its log."""
+def history(path: Path, own: dict[str, Any], step: int) -> History:
+    """That of the run of identity `own` after `step`, of its log; RuntimeWarning where that lacks lines.
+
+    The log is on the disk before each checkpoint: what it lacks of a step was lost later.
+    """
     made = History()
-    for line in lines:
+    for line in read_metrics(path):
         if line["step"] > step:
             break
         if line["kind"] == "step":
             loss = float("nan") if line["loss"] is None else line["loss"]
             report = line["step"], line["epoch"], loss, line["accuracy"], line["seconds"]
-            made.saw(StepReport(*report, batch_size))  # of an epoch under way: none of its steps is short
+            # of an epoch under way: none of its steps is short
+            made.saw(StepReport(*report, own["batch_size"]))
         elif line["kind"] == "epoch":
             loss, accuracy = line.get("loss"), line.get("accuracy")
-            own = line["saturated"], line.get("widths", {}), line.get("test_loss"), line["test_accuracy"]
-            made.epochs.append(Epoch(line["epoch"] + 1, line["step"], loss, accuracy, *own))
+            rest = line["saturated"], line.get("widths", {}), line.get("test_loss"), line["test_accuracy"]
+            made.epochs.append(Epoch(line["epoch"] + 1, line["step"], loss, accuracy, *rest))
             made.steps = []
+    lost = _lost(made, step, -(-own["limit"] // own["batch_size"]))
+    if lost:
+        warnings.warn(
+            f"{path} lacks {lost} of the way to the checkpoint, step {step:,}. The state is whole and "
+            "training goes on to the same bits; what is read from the log (history, intnet costs) is not. "
+            "Copy the whole file back where you have it",
+            RuntimeWarning,
+            stacklevel=4,
+        )
     return made
+
+
+def _lost(made: History, step: int, steps_per_epoch: int) -> str:
+    """Epochs that ended up to `step`, and steps of the one under way, that a history lacks; '' where none."""
+    ended = step // steps_per_epoch
+    epochs = set(range(1, ended + 1)) - {epoch.epoch for epoch in made.epochs}
+    steps = set(range(ended * steps_per_epoch + 1, step + 1)) - {one.step for one in made.steps}
+    told = [f"{what} {min(lost):,}" + f" to {max(lost):,}" * (len(lost) > 1)
+            for what, lost in (("epoch", epochs), ("step", steps)) if lost]  # fmt: skip
+    return " and ".join(told)
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:

@@ -197,7 +197,7 @@ def resume(
         if plan.steps == run.step:  # the report is all that is to be shown
             report.read(folder, own, run.step)
         cut_metrics(folder / METRICS, run.step)  # before a new plan: it may refuse the file
-        run.history = history(read_metrics(folder / METRICS), run.step, run.batch_size)
+        run.history = history(folder / METRICS, own, run.step)
         config.write(folder, own, plan)
     except BaseException:
         lock.close()
@@ -221,7 +221,7 @@ def load(
         data_dir = plan.data_dir
     _need(folder, own, plan)
     run = _restore(folder, own, data_dir, data, image_size)
-    run.history = history(read_metrics(folder / METRICS), run.step, run.batch_size)
+    run.history = history(folder / METRICS, own, run.step)
     return run
 
 

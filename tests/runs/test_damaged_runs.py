@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import intnet
 from intnet.errors import CheckpointError
 from intnet.runs import checkpoint, files, records, run_folder
 from tests.support.command import here, refused
@@ -100,6 +101,36 @@ def test_a_last_line_cut_anywhere_is_dropped(folder: Path) -> None:
         assert len(list(run_folder.read_metrics(path))) == 6
     path.write_bytes(content + last)  # all but its newline
     assert len(list(run_folder.read_metrics(path))) == 7
+
+
+@pytest.mark.parametrize(
+    ("kept", "lost"), [([], "epoch 1 to 2"), ([0, 1, 2], "epoch 2"), ([3, 4, 5], "epoch 1")]
+)
+def test_a_log_that_lost_lines_is_told(
+    kept: list[int], lost: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[k] for k in kept))
+    with pytest.warns(
+        RuntimeWarning, match=f"metrics.jsonl lacks {lost} of the way to the checkpoint, step 4"
+    ):
+        assert len(intnet.load(folder).history) == len(kept) // 3
+    path.unlink()
+    with pytest.warns(RuntimeWarning, match="lacks epoch 1 to 2"):
+        assert here(capsys, "resume", folder)[0] == 0
+
+
+def test_a_log_that_lost_a_step_of_the_epoch_under_way_is_told(tmp_path: Path) -> None:
+    run = run_folder.build("wageubn", {}, "mlp", "digits", 16, limit=64)
+    with run_folder.create(tmp_path / "run", run, 7) as work:
+        work.train()
+    intnet.load(tmp_path / "run")  # no warning, which would be an error here
+    path = tmp_path / "run" / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if not line.startswith(b'{"kind": "step", "step": 6')))
+    with pytest.warns(RuntimeWarning, match="lacks step 6 of the way to the checkpoint, step 7"):
+        intnet.load(tmp_path / "run")
 
 
 # -- config.json -------------------------------------------------------------------------------
