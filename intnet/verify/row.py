@@ -111,10 +111,11 @@ class Row:
     def compare_floats(
         self, shape: tuple[int, ...], expected: np.ndarray, stored: np.ndarray, few: int = 1
     ) -> None:
-        """`compare` of the first few numbers that differ in two whole arrays."""
-        wrong = np.flatnonzero((stored != expected).reshape(-1))[:few]
-        made, given = (fractions(one.reshape(-1)[wrong]) for one in (expected, stored))
-        self.compare(wrong, shape, made, given)
+        """`compare` of the first few numbers that differ in two whole arrays; all that do are counted."""
+        wrong = np.flatnonzero((stored != expected).reshape(-1))
+        made, given = (fractions(one.reshape(-1)[wrong[:few]]) for one in (expected, stored))
+        self.compare(wrong[:few], shape, made, given)
+        self.differing += len(wrong[few:])
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""

@@ -243,3 +243,5 @@ def _handed_on(row: Row, event: Event, out: Any) -> None:
     if is_float(out):
         held = held.astype(np.float32).astype(np.float64)
     row.compare_floats(shape_of(out), held, given, SHOWN)
+    if row.differing:
+        row.why = "what readers get (stored) is not what the path holds (expected)"

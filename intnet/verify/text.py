@@ -72,11 +72,13 @@ def _difference(wrong: list[Row]) -> None:
     names = list(dict.fromkeys(f"{row.layer}/{row.path}" for row in wrong))
     print(f"differs: {', '.join(names)}")
     row = min(wrong, key=lambda row: row.order if row.layer not in ("data", "step") else 1 << 60)
-    print(f"first: {row.layer}/{row.path}: {row.differing:,} of {row.checked:,} verified elements")
+    share = f" of {row.checked:,} verified elements" if row.checked else " elements"
+    print(f"first: {row.layer}/{row.path}: {row.differing:,}{share}")
     if row.difference is None:
         print(f"  {row.why}")
         return
-    print(f"  index {','.join(map(str, row.difference.index)) or '-'}, by {', '.join(row.specs)}")
+    by = f", by {', '.join(row.specs)}" if row.specs else f": {row.why}" * bool(row.why)
+    print(f"  index {','.join(map(str, row.difference.index)) or '-'}{by}")
     print(f"  expected {row.difference.expected}")
     print(f"  stored   {row.difference.stored}")
     for line in row.difference.trail:
