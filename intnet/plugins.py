@@ -81,7 +81,7 @@ class Registry(dict[str, T], Generic[T]):
 
         The same definition run again, a notebook's cell or a module that is read anew, takes its own place.
         """
-        if not NAME.fullmatch(name):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             raise ConfigError(f"{self.kind} {name!r}: a name is letters, digits, - . and _, a letter first")
 
         def put(made: D) -> D:

@@ -34,6 +34,7 @@ from intnet.datasets.dataset import (
 )
 from intnet.errors import ConfigError, DataError
 from intnet.numbers import rng
+from intnet.numbers.exact_values import plain
 
 PREFIX = "arrays:"
 BYTES_EXPONENT = -8  # of bytes, unless told: 0..255 are 0..255/256
@@ -104,7 +105,7 @@ def from_arrays(
 
 def as_images(X: Any, where: str) -> np.ndarray:
     """X as (N, H, W, C), of uint8, or of numbers that float64 holds; DataError naming `where`."""
-    array = as_array(X, where)
+    array = plain(as_array(X, where))
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise DataError(
             f"{where} is of {array.dtype}, not of numbers: bytes (uint8), integers, or floats of up to 64 "
@@ -158,7 +159,7 @@ def split_members(seed: int, n: int, share: float) -> np.ndarray:
     """bool[n]: which examples are the test part. Defined by `spec/data.py: split_members`."""
     if not is_int(seed):
         raise ConfigError(f"seed={seed!r}: a whole number")
-    if not isinstance(share, float) or not 1 <= round(share * n) < n:
+    if not isinstance(share, float) or not 0 < share < 1 or not 1 <= round(share * n) < n:
         raise ConfigError(
             f"test={share!r}: a share of {n:,} examples, as 0.2, that leaves some of either part"
         )

@@ -29,6 +29,10 @@ def _named(name: str, cls: Any) -> None:
             f"method {name!r}: its __init__ takes {', '.join(odd)}, which no run would remember: make them "
             "fields of `Options`"
         )
+    if not callable(cls.streams):
+        raise ConfigError(
+            f"method {name!r}: streams is a method, streams(self, layers), that lists their names"
+        )
     cls.name = name
 
 

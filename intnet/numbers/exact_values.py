@@ -123,6 +123,10 @@ def comparable(value: Any) -> np.ndarray:
 
 def _listed(value: Any, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What NumPy makes of a number or of lists, the numbers as they are, and where both are the same."""
+    if isinstance(value, list | tuple) and any(hasattr(one, "codes") for one in value):
+        raise FormatError(
+            f"{where or 'tensor'}: a list of tensors: np.stack or np.concatenate makes one of them"
+        )
     try:
         array, given = np.asarray(value), np.array(value, object)
     except ValueError:
@@ -165,7 +169,7 @@ def cast(values: np.ndarray, dtype: Any, copy: bool | None) -> np.ndarray:
         return values
     with np.errstate(over="ignore", invalid="ignore"):
         made = values.astype(dtype)
-    if not np.array_equal(made.astype(np.float64), values, equal_nan=True):
+    if not np.array_equal(made.real.astype(np.float64), values, equal_nan=True):
         raise NumberError(f"not every value is exactly a {np.dtype(dtype)}; round it by a quantizer")
     return made
 

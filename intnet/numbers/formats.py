@@ -319,6 +319,10 @@ def kind_of(format: Format) -> str:
             return name
     if isinstance(format, ApFixed):
         raise FormatError(f"{format} is for tensors by themselves: methods and packs take FixedPoint")
+    if isinstance(format, type) or not hasattr(type(format), "__dataclass_fields__"):
+        raise FormatError(
+            f"{format!r} is no format: FixedPoint(8, 6) is one, of 8 bits, 6 of them of the fraction"
+        )
     raise FormatError(
         f"{format!r} is no format that intnet knows: put @formats.register('NAME') before its class, which "
         "derives from OwnFormat or Levels"

@@ -96,6 +96,8 @@ class Levels(OwnFormat):
         whole = all(isinstance(level, int | np.integer) and not isinstance(level, bool) for level in found)
         if not whole or len(found) < 2 or 0 not in found or any(a >= b for a, b in pairwise(found)):
             raise FormatError(f"{self}: levels are ascending whole numbers, two at least, and 0 among them")
+        if max(-found[0], found[-1]) >= 1 << 62:
+            raise FormatError(f"{self}: levels from {found[0]} to {found[-1]}: they stay below 2^62")
         return found, found.index(0)
 
     def limits(self) -> Limits:

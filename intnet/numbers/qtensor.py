@@ -81,7 +81,9 @@ def _check_within(codes: np.ndarray, exponent: int | np.ndarray, format: FixedPo
 
 
 def _exponent(given: Any) -> int:
-    """As an int; FormatError for one that is too far."""
+    """As an int; FormatError for what is none, or too far."""
+    if not hasattr(given, "__index__"):
+        raise FormatError(f"the exponent of a QTensor is an int or an integer array, not {given!r}")
     exponent = operator.index(given)
     if not -FAR < exponent < FAR:
         check_exponent(exponent, "the exponent of a QTensor")
@@ -92,8 +94,8 @@ class QTensor(Shown):
     """codes (int8/16/32/64 array), exponent (int or broadcasting int array), format (or None).
 
     bound:  a proven bound on |codes|. Where none is given, it is the actual maximum of a copy of the codes,
-            which nobody else writes into, and codes outside of a FixedPoint, or another exponent, are a
-            FormatError
+            and codes outside of a FixedPoint, or another exponent, are a FormatError. Every operation rests
+            on it: `codes` are for reading
     status: counts of the quantizer that made it, or None
     """
 
@@ -281,6 +283,7 @@ class QTensor(Shown):
     __mul__, __rmul__ = _operator("times"), _operator("times")
     __matmul__, __rmatmul__ = _operator("matmul"), _operator("matmul", swapped=True)
     __truediv__, __rtruediv__ = _operator("over"), _operator("over")
+    __floordiv__, __rfloordiv__ = __truediv__, __rtruediv__
 
     def __neg__(self) -> "QTensor":
         return 0 - self

@@ -50,9 +50,11 @@ def exact_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str
         for half in split(a):
             how = plan(half, b, terms, where)
             halves.append(QTensor(kernel(half.codes, b.codes, how), exponent, bound=how.bound))
-    except ContainerError as error:
+    except ContainerError:
+        bits = (a.bound * b.bound * terms).bit_length() + 1
         raise ContainerError(
-            f"{error}: beyond every container, two limbs too; use narrower operands"
+            f"{where or 'product'}: {terms} products of codes up to {a.bound} and {b.bound} need {bits} "
+            "bits: beyond every container, two limbs too; use narrower operands"
         ) from None
     return Exact([(halves[0], 1 << 16), (halves[1], 1)], exponent)
 

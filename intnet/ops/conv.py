@@ -32,7 +32,7 @@ def _check(x: Any, w: Any, stride: Pair, padding: Pair, groups: int, where: str)
     name = where or "conv2d"
     if len(x.shape) != 4 or len(w.shape) != 4:
         raise ShapeError(f"{name}: needs (N, H, W, C) and (Cout, Cin, kh, kw), got {x.shape} and {w.shape}")
-    if w.shape[0] % groups or x.shape[3] != w.shape[1] * groups:
+    if groups < 1 or w.shape[0] % groups or x.shape[3] != w.shape[1] * groups:
         raise ShapeError(
             f"{name}: the input has {x.shape[3]} channels, the weights {w.shape} with {groups} group(s) "
             f"take {w.shape[1] * groups}"

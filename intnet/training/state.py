@@ -57,6 +57,8 @@ def check_state(state: State) -> None:
         floats = isinstance(value, np.ndarray) and value.dtype in FLOATS
         if not floats and not isinstance(value, QTensor):
             told = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+            if isinstance(value, np.generic | int | float):
+                told += ", a number, no array (np.asarray(..) makes one)"
             raise NumberError(f"{name} is {told}: a state holds QTensors and arrays of float32 or float64")
         if floats and not np.all(np.isfinite(value)):
             index = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])

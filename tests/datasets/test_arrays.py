@@ -147,6 +147,12 @@ def test_a_crop_pads_numbers_with_zeros() -> None:
 # ---- parts ----
 
 
+@pytest.mark.parametrize("share", [float("nan"), float("inf"), -0.5, 0.0, 1.0])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ConfigError, match="leaves some of either part"):
+        datasets.from_arrays(np.arange(8)[:, None], np.zeros(8, int), test=share)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(2, 60), st.floats(0.05, 0.95), st.integers(0, 2**32))
 def test_a_share_is_drawn_as_the_definition_says(n: int, share: float, seed: int) -> None:

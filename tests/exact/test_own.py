@@ -161,6 +161,11 @@ def test_what_a_format_does_not_say_is_refused() -> None:
             return 0, 3, 3
 
     @dataclass(frozen=True)
+    class Wide(Some):
+        def levels(self) -> tuple[int, ...]:
+            return -(2**62), 0, 1
+
+    @dataclass(frozen=True)
     class Halves(Steps):
         def grid_of(self, least: Fraction | int, greatest: Fraction | int) -> int:
             return -2.0  # type: ignore[return-value]
@@ -181,9 +186,13 @@ def test_what_a_format_does_not_say_is_refused() -> None:
             return -7.5, 7, "saturate"  # type: ignore[return-value]
 
     x = np.float32([1, 2])
+    for given in (8, "<8,6>", FixedPoint):
+        with pytest.raises(FormatError, match=r"is no format: FixedPoint\(8, 6\) is one"):
+            quantize(x, given)  # type: ignore[arg-type]
     with pytest.raises(FormatError, match=r"no format that intnet knows: put @formats\.register"):
         quantize(x, Unknown())
     cases = [(Wraps(3), "says 'wrap'"), (Thirds(3), "has steps of 1/3"), (Mixed(), "ascending whole numbers")]
+    cases += [(Wide(), r"levels from -4611686018427387904 to 1: they stay below 2\^62")]
     cases += [
         (Halves(3), "grid_of gives -2.0: a whole"),
         (Far(3), "grid_of = 1152921504606846976: exponents"),

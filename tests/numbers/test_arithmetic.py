@@ -269,7 +269,7 @@ def test_what_is_no_operand_is_told(operate: Callable[..., Any]) -> None:
 
 def test_quotients_and_numbers_times_matrices() -> None:
     q = quantize([1, 2], FixedPoint(8, 4))
-    for refused in (lambda: q / 3, lambda: 3 / q, lambda: q / q):
+    for refused in (lambda: q / 3, lambda: 3 / q, lambda: q / q, lambda: q // 3, lambda: 3 // q):
         with pytest.raises(
             NumberError, match=r"quantize\(Exact\(\[\(q, 1\)\], q.exponent, den=3\), format\)"
         ):

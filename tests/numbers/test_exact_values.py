@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intnet import FixedPoint, quantize
+from intnet.errors import FormatError
 from intnet.numbers import exact_values
 from tests.support import cases
 
@@ -96,3 +98,13 @@ def test_garbage_is_looked_for_as_before() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_list_of_tensors_is_told_from_uneven_lists() -> None:
+    q = quantize([0.5, -0.25], FixedPoint(8, 6))
+    with pytest.raises(FormatError, match=r"a list of tensors: np\.stack or np\.concatenate"):
+        quantize([q[0], q[1]], FixedPoint(8, 6))
+
+
+def test_a_complex_array_of_values_is_made_without_a_warning() -> None:
+    assert np.asarray(quantize([0.5, -0.25], FixedPoint(8, 6)), complex).tolist() == [0.5, -0.25]

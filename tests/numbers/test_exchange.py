@@ -6,7 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import E2M1, E4M3, MXFP4, MXFP8_E4M3, BlockScaled, FixedPoint, FloatTensor, QTensor, quantize
+from intnet import (
+    E2M1,
+    E4M3,
+    MXFP4,
+    MXFP8_E4M3,
+    BlockScaled,
+    FixedPoint,
+    FloatTensor,
+    QTensor,
+    datasets,
+    quantize,
+)
 from intnet.errors import FormatError, NumberError
 from intnet.numbers.exact_values import _ML_FLOATS, _ML_INTEGERS
 from intnet.numbers.microscaling import Microscaling
@@ -133,3 +144,9 @@ def test_pytorch_reads_them() -> None:
         0.3125,
         9.0,
     ]
+
+
+def test_a_data_set_takes_bfloat16_as_the_numbers_that_it_holds() -> None:
+    X = np.array([[0.5, -1.25], [3.0, 0.0]], np.float32)
+    made, plain = (datasets.from_arrays(x, [0, 1]) for x in (X.astype(ml_dtypes.bfloat16), X))
+    assert np.array_equal(made.train_images, plain.train_images) and made.exponent == plain.exponent

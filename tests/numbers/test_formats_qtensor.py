@@ -102,8 +102,9 @@ def test_codes_and_exponents_of_other_types_are_refused():
             qtensor([1], dtype=dtype)
     with pytest.raises(FormatError, match="signed integers"):
         QTensor(np.ones(3, np.int8), np.ones(3))
-    with pytest.raises(TypeError):
-        qtensor([1], 2.5)
+    for exponent in (2.5, [1], "1", None):
+        with pytest.raises(FormatError, match="the exponent of a QTensor is an int or an integer array, not"):
+            qtensor([1], exponent)
     with pytest.raises(ShapeError, match="do not broadcast"):
         QTensor(np.ones((2, 3), np.int8), np.zeros(2, np.int64))
     with pytest.raises(ShapeError, match="do not broadcast"):

@@ -346,3 +346,19 @@ def test_only_the_wanted_gradients_are_computed() -> None:
     assert output.node is not None and output.node.saved is not None
     dx, dw = linear.vjp(output.node.saved, integer(3, (2, 4)))  # type: ignore[misc]
     assert dx is None and dw.shape == (4, 3)
+
+
+def test_a_window_of_nothing_is_named() -> None:
+    x, w = integer(1, (1, 4, 4, 2)), integer(2, (2, 2, 2, 2))
+    for how in ({"stride": (0, 1)}, {"stride": (1, -1)}, {"padding": (-1, 0)}):
+        with pytest.raises(ShapeError, match=r"a window of 2, stride -?\d, padding -?\d: from 1, 1 and 0"):
+            conv2d(Tensor(x), Tensor(w), **how)
+    with pytest.raises(ShapeError, match=r"with 0 group\(s\)"):
+        conv2d(Tensor(x), Tensor(w), groups=0)
+
+
+def test_products_that_no_two_limbs_hold_are_told_as_they_are() -> None:
+    x, w = (QTensor(np.array([[2**40]]), 0) for _ in range(2))
+    told = "1 products of codes up to 1099511627776 and 1099511627776 need 82 bits: beyond every container"
+    with pytest.raises(ContainerError, match=told):
+        linear(Tensor(x), Tensor(w))

@@ -119,3 +119,12 @@ def test_logits_that_are_no_numbers_are_refused(bad: float) -> None:
 def test_shapes_that_do_not_fit_are_named(logits: tuple[int, ...], labels: Any) -> None:
     with pytest.raises(ShapeError, match=r"cross-entropy: logits .* do not fit labels"):
         softmax_cross_entropy(Tensor(np.zeros(logits, np.float32)), labels=labels)
+
+
+def test_the_gradient_is_that_of_the_seed() -> None:
+    """A loss that is scaled has scaled gradients: by a power of two without another rounding."""
+    logits, labels = floating(1, (5, 4), 2), np.array([0, 3, 1, 1, 2])
+    (one,), (four,) = (
+        run(softmax_cross_entropy, logits, labels=labels, error=np.float32(seed))[1] for seed in (1, 4)
+    )
+    assert values(four) == [4 * value for value in values(one)]

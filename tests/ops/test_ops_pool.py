@@ -305,3 +305,17 @@ def test_sums_of_four_leave_int8_where_it_could_not_hold_them(top: int, dtype: t
     _, (dx,) = run(max_pool2d, QTensor(middle, 0), error=x[:, :2, :2], **window)
     assert dx.codes.dtype == dtype
     assert (dx.codes == 4 * sign * top * middle.astype(int)).all()
+
+
+@pytest.mark.parametrize("op", [max_pool2d, avg_pool2d])
+def test_a_window_of_nothing_is_named(op: Any) -> None:
+    x = Tensor(integer(1, (1, 4, 4, 2)))
+    for kernel, stride, padding in (
+        ((0, 2), (1, 1), (0, 0)),
+        ((2, 2), (1, 0), (0, 0)),
+        ((2, 2), (1, 1), (0, -1)),
+    ):
+        with pytest.raises(
+            ShapeError, match=r"a window of \d, stride \d, padding -?\d: from 1, 1 and 0 upwards"
+        ):
+            op(x, kernel=kernel, stride=stride, padding=padding)

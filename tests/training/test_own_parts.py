@@ -19,6 +19,7 @@ from intnet.layers import Dropout, Flatten, Linear, ReLU, Tanh
 from intnet.methods.float32 import Float32
 from intnet.models import Model
 from intnet.numbers.formats import OwnFormat
+from intnet.training.state import check_state
 from intnet.training.train import Run
 from intnet.verify import taken, work
 from intnet.verify.row import Options
@@ -200,7 +201,7 @@ def test_what_no_checkpoint_holds_is_said_before_one_is_written(tmp_path: Path, 
 
     for kept, says in (
         (np.full(3, np.inf, np.float32), "least holds a NaN or infinity at index"),
-        (3, "least is int: a state holds QTensors and arrays of float32 or float64"),
+        (3, "least is int, a number, no array"),
         (np.zeros(2, np.float16), "least is an array of float16"),
     ):
         run = Run(Net(), Odd(), DIGITS, 16, 1)
@@ -257,3 +258,37 @@ def test_numpys_randomness_is_seen_by_a_part_of_verify() -> None:
     took = taken.take(run, 1, lambda run, steps: run.train(steps))
     row, _ = work.first_rows(took, Options(), "fc2")
     assert row.differing == 1 and "watched" in row.why
+
+
+# -- what a model and a method give back ---------------------------------------------------------
+
+
+def test_a_forward_that_returns_no_tensor_of_the_graph_is_named() -> None:
+    class OfValues(Net):
+        def forward(self, x: Tensor, method: methods.Method) -> Any:
+            return super().forward(x, method).value
+
+    class Apart(Net):
+        def forward(self, x: Tensor, method: methods.Method) -> Tensor:
+            return Tensor(super().forward(x, method).value)
+
+    for net, told in ((OfValues(), "a ndarray"), (Apart(), "a Tensor that depends on no parameter")):
+        with pytest.raises(
+            ShapeError, match=f"forward returns {told}: the Tensor of its last layer is wanted"
+        ):
+            step(net)
+
+
+def test_streams_is_a_method() -> None:
+    class Mine(Float32):
+        streams = ("gWq",)  # type: ignore[assignment]
+
+    with pytest.raises(ConfigError, match=r"streams is a method, streams\(self, layers\)"):
+        methods.register("own-streams")(Mine)
+
+
+def test_a_number_in_a_methods_state_is_told_from_an_array() -> None:
+    run = step()
+    run.method.state["n"] = np.float32(1)  # type: ignore[assignment]
+    with pytest.raises(NumberError, match=r"method/n is float32, a number, no array \(np.asarray"):
+        check_state(run.state())

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from intnet.errors import ShapeError
 from intnet.machine.tile import LANES, ROWS
 
 I64 = NDArray[np.int64]
@@ -47,7 +48,9 @@ class Grid(NamedTuple):
 
 
 def output_size(size: int, kernel: int, stride: int, padding: int) -> int:
-    """Positions of a window along one axis; below 1 where the kernel does not fit."""
+    """Positions of a window along one axis; below 1 where it does not fit. ShapeError for no window."""
+    if kernel < 1 or stride < 1 or padding < 0:
+        raise ShapeError(f"a window of {kernel}, stride {stride}, padding {padding}: from 1, 1 and 0 upwards")
     return (size + 2 * padding - kernel) // stride + 1
 
 
