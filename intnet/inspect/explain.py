@@ -292,11 +292,8 @@ def value_at(event: Event, source: Expression, index: Index, operands: Operands)
         den = symbol.denominator
         return Value((term,), 0, source.den, source.exponent, False, None, square, denominator_name=den)
     if not isinstance(source, FloatExact):  # a curve, such as tanh (`ops/`)
-        name, code, exponent = (
-            type(source).__name__.lower(),
-            int(source.x.codes[index]),
-            int(source.x.exponent),
-        )
+        x, name = source.x, type(source).__name__.lower()
+        code, exponent = int(x.codes[index]), int(x.exponent)
         near = as_spec.curve(name, code * power(exponent))
         return Value((Term("", code),), 0, 1, exponent, False, near, curve=name if code else "")
     number = float(source.values[index])
