@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -141,10 +142,16 @@ def _open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _warned(message: Warning | str, *_: Any) -> None:
+    """A warning as errors are told, without the line of code that gave it."""
+    print(f"intnet: warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit status. arguments: None are the process's own, which ends with it."""
     if arguments is None:
         _open_streams()
+        warnings.showwarning = _warned
     args = parser().parse_args(arguments)
     try:
         with together.ranks(args):

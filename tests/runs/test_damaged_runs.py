@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import intnet
 from intnet.errors import CheckpointError
 from intnet.runs import checkpoint, files, records, run_folder
-from tests.support.command import here, refused
+from tests.support.command import ROOT, environment, here, refused
 
 STEPS = 4
 DEEP = b'{"run": ' + b"[" * 100_000
@@ -119,6 +121,16 @@ def test_a_log_that_lost_lines_is_told(
     path.unlink()
     with pytest.warns(RuntimeWarning, match="lacks epoch 1 to 2"):
         assert here(capsys, "resume", folder)[0] == 0
+
+
+@pytest.mark.slow
+def test_a_command_tells_it_in_a_line(folder: Path) -> None:
+    (folder / "metrics.jsonl").unlink()
+    own = [sys.executable, "-m", "intnet", "resume", str(folder)]  # as of users: a warning is no error
+    done = subprocess.run(own, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"intnet: warning: {folder}/metrics.jsonl lacks epoch 1 to 2 of the way")
+    assert done.stderr.splitlines()[0].endswith("Copy the whole file back where you have it")
 
 
 def test_a_log_that_lost_a_step_of_the_epoch_under_way_is_told(tmp_path: Path) -> None:
