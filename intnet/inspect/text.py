@@ -162,6 +162,8 @@ def elements(found: Sequence[Explanation]) -> None:
 def text(one: Explanation) -> str:
     """The whole way of one element, a line a station."""
     rows = stations(one)
+    at = next(k for k, (name, _) in enumerate(rows) if name in ("sum", "exact value"))
+    rows[at:at] = [("operand", f"{name} = {both(number)}") for name, number in one.entered]
     width = max(len(name) for name, _ in rows)
     where = f"{one.layer}/{one.path}[{comma(one.index)}]"
     return "\n".join([where, *(f"  {name:{width}}  {line}".rstrip() for name, line in rows)])
@@ -177,7 +179,6 @@ def stations(one: Explanation) -> list[tuple[str, str]]:
     if one.value.number is not None:
         rows.append(("operand" if one.format else "value", f"float32 {one.value.number!r}"))
     rows += _operands(one.value)
-    rows += [("operand", f"{name} = {both(number)}") for name, number in one.entered]
     rows += _exact(one.value)
     if one.rounding:
         rows += _rounded(one, one.rounding)

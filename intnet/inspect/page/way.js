@@ -9,7 +9,7 @@ const way = {
     const stations = [];
     if (path.formula) stations.push(["formula", path.formula]);
     if (path.product) stations.push(["products", way.product(path.product)]);
-    stations.push(...way.operands(value), ...way.exact(value));
+    stations.push(...way.operands(value, path.format), ...way.exact(value));
     if (rounded) stations.push(...rounded.stations);
     const stored = way.stored(path, flat, value, rounded);
     return {stations: [...stations, ...stored.stations], value: value.value, rounded, agrees: stored.agrees};
@@ -41,11 +41,11 @@ const way = {
     return {source, terms, offset, den, exponent, sum, value: exact.times(exact.ratio(kept, den), exact.power(exponent))};
   },
   named: (name) => (name ? ` (${name})` : ""),
-  operands(value) {
+  operands(value, format) {
     const rows = [];
-    if (value.number !== undefined) rows.push(["operand", `float32 ${tell.double(value.number)}`]);
+    if (value.number !== undefined) rows.push([format ? "operand" : "value", `float32 ${tell.double(value.number)}`]);
     for (const t of value.terms) {
-      if (!t.name && value.terms.length === 1 && t.coefficient === 1n) continue;
+      if (!t.name && value.terms.length === 1 && t.coefficient === 1n && value.den === 1n) continue;
       const factor = t.coefficient !== 1n || t.coefficientName ? `, times ${tell.commas(t.coefficient)}${way.named(t.coefficientName)}` : "";
       rows.push(["operand", `${t.name || "code"} = ${tell.commas(t.code)}${factor}${t.shift ? `, shifted left by ${t.shift}` : ""}`]);
     }
