@@ -142,7 +142,7 @@ def _open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _warned(message: Warning | str, *_: Any) -> None:
+def _warned(message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning as errors are told, without the line of code that gave it."""
     print(f"intnet: warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
 

@@ -103,7 +103,7 @@ class Candidates:
 
     def holds(self, wl: int, fl: int, eps: float) -> bool:
         """KL(P || Q) <= eps, P of SR(W; <wl,fl>). Defined by `spec/methods/adapt_switch.py: loss_of`."""
-        return not diverges(self.p(wl, fl), self.q, eps)
+        return wl > 0 and not diverges(self.p(wl, fl), self.q, eps)
 
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:

@@ -262,10 +262,12 @@ def _keep(slots: dict[str, Any], gradient: np.ndarray, where: str) -> None:
 def diversity(kept: Sequence[tuple[float, float]]) -> float:
     """The mean over parameters of (sum of ||g||^2) / ||sum of g||^2, given as pairs.
 
+    Where every float32 sum of squares is 0 it is 1, that of gradients of zero.
+
     Defined by `spec/methods/muppet.py: Step.police`.
     """
     ratios = [squares / total if total else (1.0 if squares == 0 else np.inf) for squares, total in kept]
-    return float(sum(ratios)) / len(ratios)
+    return float(sum(ratios)) / len(ratios) or 1.0
 
 
 def violates(diversities: Sequence[float], d: float, epoch: int) -> bool:

@@ -168,14 +168,12 @@ def _part(part: int | str) -> str:
 
 
 def rules(manifest: Json) -> Iterator[str]:
-    """The equation of every path of every layer; the steps of a chain have the same."""
+    """The equation of every path of every layer; the steps of a chain have the same, but for updates."""
     rows = list(_steps(manifest))
     if not rows:
         return
     ports = {port["name"]: port for port in manifest["ports"]}
-    told = {
-        one["layer"]: list(_layer(manifest, ports, prefix, step, one)) for prefix, step, one in reversed(rows)
-    }
+    told = {one["layer"]: (_mine(manifest, ports, prefix), one) for prefix, _, one in reversed(rows)}
     yield _RULES
     if any(one["kind"] in ("conv", "linear") for _, _, one in rows):
         yield f"{geometry.BORDERS}\n"
@@ -184,19 +182,25 @@ def rules(manifest: Json) -> Iterator[str]:
     if any(port["encoding"] == "float32" for port in ports.values()):
         yield f"{float32.ORDER}\n"
     yield from _sequences(ports, rows)
-    for layer, lines in reversed(told.items()):
+    for layer, (mine, one) in reversed(told.items()):
+        steps = [step for _, step, other in rows if other["layer"] == layer]
         yield f"### {layer}\n"
-        yield from (f"- {line}" for line in lines)
+        yield from (f"- {line}" for line in _layer(manifest, ports, mine, one))
+        yield from (f"- {line}" for line in _updates(manifest, steps, one, mine))
         yield ""
 
 
-def _layer(manifest: Json, ports: Json, prefix: str, step: Json, one: Json) -> Iterator[str]:
-    """The rules of one layer."""
+def _mine(manifest: Json, ports: Json, prefix: str) -> Json:
+    """The ports of a layer by their paths, those under another layer's name too."""
     aliases = manifest["about"].get("aliases", {})
     mine = {name.removeprefix(prefix): ports[name] for name in ports if name.startswith(prefix)}
-    mine |= {
+    return mine | {
         name.removeprefix(prefix): ports[other] for name, other in aliases.items() if name.startswith(prefix)
     }
+
+
+def _layer(manifest: Json, ports: Json, mine: Json, one: Json) -> Iterator[str]:
+    """The rules of one layer, but for its update."""
     kind = one["kind"]
     if kind in ("conv", "linear"):
         yield from _products(kind, mine)
@@ -212,7 +216,6 @@ def _layer(manifest: Json, ports: Json, prefix: str, step: Json, one: Json) -> I
         yield f"the class {kind} is no layer of the definition, which has no rule of it"
     known = getattr(METHODS.get(manifest["generator"]["method"]), "RULES", {})
     yield from (f"`{path}` = {rule}" for path, rule in known.items() if path in mine)
-    yield from _update(manifest, step, one, mine)
 
 
 def _floating(port: Json) -> str:
@@ -227,7 +230,7 @@ def _products(kind: str, mine: Json) -> Iterator[str]:
         if path not in mine or mine[path]["direction"] == "in":
             continue
         operands = {"x": "x0", "w": "Wq" if "Wq" in mine else "W", "e": "e3"}
-        for name in re.findall(r"\b(?:W|x0|e3)\w*", mine[path]["meaning"]):
+        for name in re.findall(r"\b(?:W(?!L\b)|x0|e3)\w*", mine[path]["meaning"]):
             operands[name[0].lower()] = name
         text = equations[path].format_map(operands)
         if path == "x1" and bias:
@@ -322,8 +325,8 @@ def _sequences(ports: Json, rows: Sequence[tuple[str, Json, Json]]) -> Iterator[
         yield ""
 
 
-def _update(manifest: Json, step: Json, one: Json, mine: Json) -> Iterator[str]:
-    """How float32 parameters move; of integers each port says what it came from."""
+def _updates(manifest: Json, steps: Sequence[Json], one: Json, mine: Json) -> Iterator[str]:
+    """How float32 parameters move, by step where the numbers differ; of integers each port says it."""
     moved = [
         name
         for name in ("W", "b", "gamma", "beta")
@@ -333,12 +336,14 @@ def _update(manifest: Json, step: Json, one: Json, mine: Json) -> Iterator[str]:
     if not moved or given["method"] not in METHODS:
         return
     settings = METHODS[given["method"]].Settings.from_options(given["options"])
-    if "rates" in step:
-        rates = step["rates"]
-        lines = float_rules(settings, rates["lr"], rates["t"], tuple(rates["penalties"]))
-    else:
-        lines = wageubn.rules32(of_layer(settings, one["layer"]), step["epoch"])
-    yield (
-        f"update of p = {', '.join(moved)}, in binary32; g is the last gradient of p above it: "
-        + "; ".join(lines)
-    )
+    told: dict[str, list[str]] = {}  # equations -> the steps that have them
+    for step in steps:
+        if "rates" in step:
+            rates = step["rates"]
+            lines = float_rules(settings, rates["lr"], rates["t"], tuple(rates["penalties"]))
+        else:
+            lines = wageubn.rules32(of_layer(settings, one["layer"]), step["epoch"])
+        told.setdefault("; ".join(lines), []).append(str(step["step"]))
+    head = f"update of p = {', '.join(moved)}, in binary32; g is the last gradient of p above it: "
+    for line, having in told.items():
+        yield f"in step {', '.join(having)}: " * (len(told) > 1) + head + line

@@ -16,6 +16,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from intnet.training.train import Run
 
 PLAN, RUNS = "sweep.json", "runs"
 FORMAT, VERSION = "intnet sweep", 1
+_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 LONGEST = 150  # characters of a run's name; file systems take 255 bytes
 
 Grid = list[tuple[str, list[str]]]
@@ -125,6 +127,11 @@ class Point:
             return self.settings[key]
         value = self.options.get(key, "-")
         return "off" if value is None else str(value)
+
+
+def _as_float(found: re.Match[str]) -> str:
+    """A number as one spelling of it: '0.0500' is '0.05'."""
+    return repr(float(found[0]))
 
 
 def _ordered(settings: dict[str, Any]) -> dict[str, Any]:
@@ -255,7 +262,7 @@ def make(asked: Asked) -> Plan:
         identity = runs.identity(run, sha256)
         own |= identity.get("plugins", {})
         points[i] = dataclasses.replace(point, options=identity["options"])
-        options = json.dumps([point.method, _ordered(identity["options"])])
+        options = _NUMBER.sub(_as_float, json.dumps([point.method, _ordered(identity["options"])]))
         other = known.setdefault(options, points[i])
         if other is not points[i]:
             raise ConfigError(f"two points are the same: {_whole(other)}, and {_whole(point)}: leave one out")

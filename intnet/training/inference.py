@@ -54,7 +54,9 @@ class Scores(Shown):
         return self.top(5)
 
     def top(self, k: int) -> float:
-        """The share whose class is among the k greatest logits."""
+        """The share whose class is among the k greatest logits; ConfigError where k is no such number."""
+        if not is_int(k) or k < 1:
+            raise ConfigError(f"top({k!r}): the number of greatest logits, a whole number of at least 1")
         return int(np.count_nonzero(self.places < k)) / self.images
 
     def summary(self) -> Table:

@@ -115,6 +115,16 @@ def minimal(
     assert wl_min == min(fl_min, wl) or not holds(wl_min - 1, fl_min)
 
 
+def test_a_word_of_no_bits_holds_nothing() -> None:
+    """A start of FL = 0, where any divergence is taken: the least WL is 1."""
+    w = np.linspace(-1, 1, 50, dtype=np.float32)
+    words = np.zeros(50, np.uint32)
+    for wl in (1, 2, 8):
+        values = [Fraction(float(x)) for x in w]
+        got = lib.push_down(w, wl, 0, 7, math.inf, words)
+        assert got == oracle.push_down(values, (wl, 0), 7, 1e300, words.tolist()) == (1, 0)
+
+
 def test_push_down_of_known_weights() -> None:
     """Multiples of 2^-6 up to 1 need 6 bits after the point, and 8 in all: +1 is code 64."""
     w = np.arange(-64, 65, dtype=F32) / F32(64)

@@ -190,6 +190,15 @@ def test_diversity_of_layers() -> None:
     assert muppet.diversity(kept) == (Fraction(6, 8) + 1) / 2
 
 
+def test_squares_below_float32_everywhere_are_those_of_no_gradient() -> None:
+    assert lib.diversity([(0.0, 1e-50), (0.0, 1e-60)]) == 1
+    assert lib.diversity([(0.0, 1e-50), (1.0, 1.0)]) == 0.5
+    world = Epochs([(4,)], resolution=1, patience=9, weight_decay=0)
+    for _ in range(3):
+        world.end([np.full(4, 1e-30, np.float32)])
+    assert world.method.state["diversities"].tolist() == [1, 1, 1] and world.number("violations") == 0
+
+
 def test_violations_beside_the_threshold() -> None:
     for epoch in (0, 1, 7, 50, 300, 1000):
         for d in (0.3, 1.0, 1.7, 1e30):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 
 from examples.rtl import fault_table, prove, random_words, simulate
 from examples.rtl.mutants import HERE, mutants, proven, source
-from intnet.errors import ConfigError
+from intnet.errors import ConfigError, PackError
 from intnet.packs import units
 from intnet.packs.circuits import c_model, coverage, fast, faults
 from intnet.packs.units import drafts, models, words
@@ -284,3 +286,81 @@ def test_a_model_is_written_whole_and_refuses_what_it_has_not(tmp_path: Path) ->
             models.files("quantize_cq", settings)
     with pytest.raises(ConfigError, match="did you mean 'quantize_cq'"):
         models.files("quantize_c")
+
+
+# -- the C model of a unit of one's own ------------------------------------------------------------
+
+
+def of_wide_sums(c: Circuit) -> None:
+    """Beyond 64 bits within, a promise of 40, a register that wraps at 63."""
+    x, y = c.read("x", 50), c.read("y", 63, False)
+    total = c.register("total", 63)
+    kept = c.cut("kept", total + x * 3 + y * y, 63)
+    c.keep(total, kept)
+    c.give("kept", kept)
+    c.give("promised", c.wire("promised", x * y >> 30, 40))
+    c.give("high", x * y >> 60)
+
+
+OF_HOLDS = """
+#include <inttypes.h>
+#include <stdio.h>
+#include "wide_model.h"
+int main(void) {
+  struct wide_in in;
+  struct wide_out out;
+  wide_reset(0);
+  while (scanf("%" SCNd64 " %" SCNd64, &in.x, &in.y) == 2) {
+    wide_beat(0, &in, &out);
+    printf("%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\\n", out.kept, out.promised, out.high, out.holds);
+  }
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_c_model_holds_wide_sums_and_says_where_a_promise_does_not(tmp_path: Path) -> None:
+    circuit = Circuit()
+    of_wide_sums(circuit)
+    draw = random.Random(3)
+    ends = [(x, y) for x in (-(2**49), -1, 0, 2**40, 2**49 - 1) for y in (0, 1, 2**40, 2**63 - 1)]
+    drawn = [(draw.randrange(-(2**49), 2**49), draw.randrange(50), draw.randrange(2**63)) for _ in ends * 9]
+    beats = ends + [(x >> by, y) for x, by, y in drawn]
+    total, wanted = 0, []
+    for x, y in beats:
+        total = (total + 3 * x + y * y + 2**62) % 2**63 - 2**62
+        promised = x * y >> 30
+        wanted.append((total, promised, x * y >> 60, int(-(2**39) <= promised < 2**39)))
+    for name, text in c_model.files("wide", circuit, {}, ["a test"]).items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "run.c").write_text(OF_HOLDS)
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    sources = [tmp_path / "wide_model.c", tmp_path / "run.c"]
+    subprocess.run(["gcc", *strict, "-o", tmp_path / "run", *sources], check=True)
+    text = "".join(f"{x} {y}\n" for x, y in beats)
+    out = subprocess.run([tmp_path / "run"], input=text, capture_output=True, text=True, check=True).stdout
+    got = [tuple(map(int, line.split())) for line in out.splitlines()]
+    assert {one[3] for one in wanted} == {0, 1} and len(got) == len(wanted)
+    for a, b in zip(got, wanted, strict=True):
+        assert (a[0], a[2], a[3]) == (b[0], b[2], b[3]) and (a[1] == b[1] or not b[3])
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda c: c.give("q", c.read("x", 40) * c.read("y", 40)),
+         "port q holds -.*: the C model's are int64"),
+        (lambda c: c.give("q", c.read("x", 70) >> 60), "port x holds"),
+        (lambda c: c.give("q", c.cut("t", c.read("x", 60) * 99, 64) >> 9),
+         "t wraps at 64 bits: .* at most 63"),
+        (lambda c: c.give("q", c.lanes("x", 2, 4)[0] + c.read("x_0", 4)), "x_0' *$|'x_0'"),
+        (lambda c: (c.give("q", c.read("x", 4)), c.give("q_", c.read("y", 4))), "as many of C's: 'q'"),
+        (lambda c: c.give("holds", c.read("x", 4)), "'holds'"),
+        (lambda c: c.give("q", c.read("int", 4)), "'int'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_into_c_is_refused(build: Callable[[Circuit], object], says: str) -> None:
+    circuit = Circuit()
+    build(circuit)
+    with pytest.raises(PackError, match=says):
+        c_model.files("own", circuit, {}, ["a test"])

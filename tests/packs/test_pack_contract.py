@@ -1,6 +1,7 @@
 """CONTRACT.md says what is so: a reader of the page alone gets every element and what it was made of."""
 
 import re
+import struct
 from fractions import Fraction
 from math import prod
 from pathlib import Path
@@ -167,3 +168,39 @@ def test_the_load_guard_is_told_as_it_is(folder: Path) -> None:
     assert "the least significant piece first: s = rotl64(s, 1) ^ piece, from s = 0" in page.replace(
         "\n", " "
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "options", "layer", "rates"),
+    [("mx", {"warmup": "1"}, "fc2", 3), ("wageubn", {"lr": "26,13@1"}, "fc3", 2), ("muppet", {}, "fc2", 1)],
+)
+def test_each_step_of_a_chain_has_its_own_rate(
+    method: str, options: dict[str, str], layer: str, rates: int, tmp_path: Path
+) -> None:
+    """The factor of the page is the one by which the pack's words move, step by step."""
+    run = run_folder.build(method, options, "mlp", "digits", batch_size=8, limit=16 if rates == 2 else 64)
+    run.train(1)
+    read = pack.read(pack.write(layers.draft(run, [layer], 3), tmp_path / "pack"))
+    told: dict[int, float] = {}
+    for line in (read.folder / "CONTRACT.md").read_text().splitlines():
+        found = re.match(r"- (?:in step ([\d, ]+): )?update of p = .*p = fma\(-(\S+) (\* 2\^-9)?", line)
+        if found:
+            pattern, code = found[2].startswith("0x"), found[3]
+            rate = _float(int(found[2], 16)) if pattern else int(found[2]) / 512
+            assert pattern or code
+            told |= dict.fromkeys(map(int, found[1].split(", ") if found[1] else "234"), rate)
+    assert sorted(told) == [2, 3, 4] and len(set(told.values())) == rates
+    words = Plain(read.folder)
+    names = {name.rpartition("/")[2]: name for name in read.ports if name.startswith(f"step2/{layer}/")}
+    acc = "AccW" if "AccW" in names else "Acc"
+    old = words.values(names["W.old"])
+    for step, rate in told.items():
+        new, gone = (words.values(f"step{step}/{layer}/{name}") for name in ("W", acc))
+        moved = max(range(len(gone)), key=lambda k: abs(_float(gone[k])))
+        assert abs((_float(old[moved]) - _float(new[moved])) / _float(gone[moved]) / rate - 1) < 1e-3
+        old = new
+
+
+def _float(pattern: int) -> float:
+    return struct.unpack("<f", struct.pack("<I", pattern & 0xFFFFFFFF))[0]

@@ -368,6 +368,8 @@ def test_the_picture(vary: list[str], tmp_path: Path, capsys: pytest.CaptureFixt
 
 REFUSED: list[tuple[tuple[object, ...], str]] = [
     ((), "give --out (or --show DIR"),
+    (("--out", "new", "--vary", "lr=0.05,0.0500"), "two points are the same"),
+    (("--out", "new", "--vary", "lr=5e-2,0.05"), "two points are the same"),
     (("--out", "new", "--vary", "momentom=1"), "unknown key of method 'float32' 'momentom'; did you mean"),
     (("--out", "new", "--also", "momentum=x"), "float32: momentum='x' is not a number"),
     (("--out", "new", "--vary", "lr=0.1,0.2@3"), "semicolons part values that hold commas"),

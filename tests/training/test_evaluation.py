@@ -1,8 +1,10 @@
 """Shares of right answers: the places of labels among logits, ties and numbers that are none included."""
 
 import numpy as np
+import pytest
 
 from intnet import datasets, methods, models
+from intnet.errors import ConfigError
 from intnet.training.inference import logits_of, ranks
 from intnet.training.train import Run
 
@@ -27,3 +29,6 @@ def test_shares_of_the_greatest_logits() -> None:
         hits = (order[:, :k] == data.test_labels[:, None]).any(axis=1)
         assert found.top(k) == hits.mean()
     assert found.accuracy == found.top(1) and found.top5 == found.top(5) and found.top(10) == 1
+    for k in (0, -1, 1.5, "a", True):
+        with pytest.raises(ConfigError, match=r"top\(.*\): the number of greatest logits, a whole number"):
+            found.top(k)  # type: ignore[arg-type]

@@ -14,9 +14,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from intnet.errors import PackError
 from intnet.packs.circuits.fast import needed
+from intnet.packs.hdl.names import KEYWORDS
 from intnet.spec.wires import Circuit, Wire
 
+FAR = 1 << 63  # above int64_t
 NARROW = 63  # bits that an int64_t holds with room for a sign
 LIMB = 32
 WIDE = """
@@ -129,7 +132,8 @@ static int64_t length(int64_t a) { /* bits of |a| */
 }
 static int64_t low_bits(int64_t a, int bits, int is_signed) {
   uint64_t kept = (uint64_t)a & (((uint64_t)1 << bits) - 1u);
-  if (is_signed && kept >> (bits - 1)) return (int64_t)kept - ((int64_t)1 << (bits - 1)) * 2;
+  int64_t half = (int64_t)1 << (bits - 1);
+  if (is_signed && kept >> (bits - 1)) return (int64_t)kept - half - half;
   return (int64_t)kept;
 }
 """
@@ -174,7 +178,8 @@ class Writer:
         if node.kind == "number":
             return self._wide_number(node.at)
         if node.kind in ("read", "register"):
-            return f"{'in' if node.kind == 'read' else 'state'}->{identifier(node.name)}"
+            held = f"{'in' if node.kind == 'read' else 'state'}->{identifier(node.name)}"
+            return f"wide_of({held})" if node.kind == "read" and is_wide(node) else held
         if node.kind == "select":
             choice, one, two = node.args
             sides = [self.wide(arg) if is_wide(node) else self.name(arg) for arg in (one, two)]
@@ -198,16 +203,20 @@ class Writer:
         """That wires which are narrower than what they are given hold it."""
         told = []
         for node in self.nodes:
-            if node.kind == "wire" and node.range != node.args[0].range and not is_wide(node):
-                value = self.narrow(node.args[0])
+            arg = node.args[0] if node.kind == "wire" else node
+            if arg.range == node.range:
+                continue
+            value = self.name(arg)
+            if is_wide(arg):
+                low, high = (f"(wide){self._wide_number(end)}" for end in node.range)
+                told.append(f"!wide_less({value}, {low}) && !wide_less({high}, {value})")
+            else:
                 told.append(f"{value} >= INT64_C({node.low}) && {value} <= INT64_C({node.high})")
         return told
 
     def _cut(self, node: Wire) -> str:
         bits, signed = node.at
         arg = node.args[0]
-        if is_wide(node):
-            raise ValueError(f"{node.name}: a wire that wraps at {bits} bits")
         text = self.name(arg)
         if is_wide(arg):
             text = f"wide_low(wide_and({text}, wide_of({(1 << bits) - 1})))"
@@ -266,7 +275,10 @@ def text(name: str, circuit: Circuit, title: str) -> str:
     lines = [writer.statement(node) for node in told]
     lines += [f"  out->{identifier(port)} = {writer.narrow(wire)};" for port, wire in circuit.gives.items()]
     lines.append(f"  out->holds = {' && '.join(writer.promises()) or '1'};")
-    after = [f"  state->{identifier(r)} = v{wire.place};" for r, (_, wire) in circuit.registers.items()]
+    after = [
+        f"  state->{identifier(r)} = {writer.wide(wire) if is_wide(before) else writer.narrow(wire)};"
+        for r, (before, wire) in circuit.registers.items()
+    ]
     registers = [
         f"  state->{identifier(r)} = {'wide_of(0)' if is_wide(before) else '0'};"
         for r, (before, _) in circuit.registers.items()
@@ -364,10 +376,26 @@ int main(void) {{
 """
 
 
+def _check(name: str, circuit: Circuit) -> None:
+    """PackError where a circuit does not go into C, whose ports are int64_t."""
+    for port, wire in [*circuit.reads.items(), *circuit.gives.items()]:
+        if not -FAR <= wire.low <= wire.high < FAR:
+            raise PackError(f"{name}: port {port} holds {wire.low}..{wire.high}: the C model's are int64_t")
+    for node in needed(circuit, circuit.gives.values()):
+        if node.kind == "cut" and is_wide(node):
+            raise PackError(f"{name}: {node.name} wraps at {node.bits} bits: in the C model at most {NARROW}")
+    for names in (circuit.reads, [*circuit.gives, "holds"], circuit.registers):
+        made = [identifier(one) for one in names]
+        odd = [one for one in made if made.count(one) > 1 or one in KEYWORDS or not one[:1].isalpha()]
+        if odd:
+            raise PackError(f"{name}: the names {', '.join(names)} are not as many of C's: {odd[0]!r}")
+
+
 def files(
     name: str, circuit: Circuit, parameters: Mapping[str, Any], formula: Sequence[str]
 ) -> dict[str, str]:
-    """Name -> text of the model's files."""
+    """Name -> text of the model's files; PackError for ports and names that C has not."""
+    _check(name, circuit)
     told = ", ".join(f"{key}={value}" for key, value in parameters.items())
     title = f"{name} with {told}\n * " + "\n * ".join(formula)
     return {

@@ -79,13 +79,20 @@ def bisect(low: int, high: int, holds: Callable[[int], bool]) -> int:
 
 
 def push_down(w: Sequence[Fraction], form: Formats, r: int, eps: float, words: Sequence[int]) -> Formats:
-    """<WL_min, FL_min>: FL over [4, FL], then WL over [FL_min, WL]; all equal weights take the least."""
+    """<WL_min, FL_min>: FL over [4, FL], then WL over [FL_min, WL]; all equal weights take the least.
+
+    A word of 0 bits holds nothing.
+    """
     wl, fl = form
     if min(w) == max(w):
         return min(LEAST_FL, wl), min(LEAST_FL, fl)
     limit = decimal(eps)
-    fl_min = bisect(min(LEAST_FL, fl), fl, lambda bits: loss_of(w, (wl, bits), r, words) <= limit)
-    wl_min = bisect(min(fl_min, wl), wl, lambda bits: loss_of(w, (bits, fl_min), r, words) <= limit)
+
+    def holds(wl: int, fl: int) -> bool:
+        return wl > 0 and loss_of(w, (wl, fl), r, words) <= limit
+
+    fl_min = bisect(min(LEAST_FL, fl), fl, lambda bits: holds(wl, bits))
+    wl_min = bisect(min(fl_min, wl), wl, lambda bits: holds(bits, fl_min))
     return wl_min, fl_min
 
 

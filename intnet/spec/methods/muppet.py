@@ -200,7 +200,7 @@ class Step(FloatMaster):
             squares = float(value_of(self.state.pop(f"{name}.squares")).values[0])
             total = sum64([v * v for v in kept])
             ratios.append(squares / total if total else 1.0 if squares == 0 else float("inf"))
-        d = min(float(sum(ratios)) / len(ratios), GREATEST)
+        d = min(float(sum(ratios)) / len(ratios), GREATEST) or 1.0  # 0: all squares are below float32
         seen = value_of(self.state["method/diversities"]).values
         found = self.number("violations") + (
             violates([float(v) for v in seen], d, self.now.epoch) if seen else 0
