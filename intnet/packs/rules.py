@@ -173,7 +173,10 @@ def rules(manifest: Json) -> Iterator[str]:
     if not rows:
         return
     ports = {port["name"]: port for port in manifest["ports"]}
-    told = {one["layer"]: (_mine(manifest, ports, prefix), one) for prefix, _, one in reversed(rows)}
+    told: dict[str, tuple[Json, Json]] = {}  # layer -> its ports, of what only some steps have too; itself
+    for prefix, _, one in reversed(rows):
+        later = told.get(one["layer"], ({}, one))[0]
+        told[one["layer"]] = later | _mine(manifest, ports, prefix), one
     yield _RULES
     if any(one["kind"] in ("conv", "linear") for _, _, one in rows):
         yield f"{geometry.BORDERS}\n"
@@ -215,7 +218,11 @@ def _layer(manifest: Json, ports: Json, mine: Json, one: Json) -> Iterator[str]:
     else:
         yield f"the class {kind} is no layer of the definition, which has no rule of it"
     known = getattr(METHODS.get(manifest["generator"]["method"]), "RULES", {})
-    yield from (f"`{path}` = {rule}" for path, rule in known.items() if path in mine)
+    yield from (
+        f"`{path}` = {rule}"
+        for path, rule in known.items()
+        if path in mine and mine[path]["direction"] != "in"
+    )
 
 
 def _floating(port: Json) -> str:

@@ -1,5 +1,6 @@
 """CONTRACT.md says what is so: a reader of the page alone gets every element and what it was made of."""
 
+import math
 import re
 import struct
 from fractions import Fraction
@@ -204,3 +205,39 @@ def test_each_step_of_a_chain_has_its_own_rate(
 
 def _float(pattern: int) -> float:
     return struct.unpack("<f", struct.pack("<I", pattern & 0xFFFFFFFF))[0]
+
+
+@pytest.mark.slow
+def test_every_expected_port_of_adapts_switch_has_its_rule(tmp_path: Path) -> None:
+    """Of steps ahead of a switch, with one and behind it: G and the window as the page says, by hand."""
+    options = {"lookback": "2-4", "resolution": "8-16"}
+    run = run_folder.build("adapt", options, "mlp", "digits", batch_size=8)
+    run.train(1)
+    read = pack.read(pack.write(layers.draft(run, ["fc2"], 4), tmp_path / "pack"))
+    page, words = (read.folder / "CONTRACT.md").read_text(), Plain(read.folder)
+    ruled = set(re.findall(r"^- `(\w+)`", page, re.M))
+    for port in read.ports.values():
+        if port.direction == "out" and not port.rounding:
+            assert port.name.rpartition("/")[2] in ruled | {"W", "AccW", "b", "Accb"}, port.name
+    lb, r, n = words.values("step2/fc2/window.old")
+    seen: list[float] = []
+    for step in (2, 3, 4, 5):
+        g = [_float(word) for word in words.values(f"step{step}/fc2/gWn")]
+        seen = [_float32(a + b) for a, b in zip(seen, g, strict=True)] if seen else g
+        if n + 1 == lb:
+            assert len(seen) > 1024
+            chunks = [sum((v * v for v in seen[at : at + 1024]), 0.0) for at in range(0, len(seen), 1024)]
+            d = (n + 1) / math.sqrt(sum(chunks, 0.0))
+            new = min(max(math.ceil(Fraction(4) / Fraction(d)), 2), 4)
+            lb = math.ceil(Fraction(33, 100) * new + Fraction(67, 100) * lb)
+            r, n, seen = min(max(r + (lb == 4) - (lb == 2), 8), 16), 0, [0.0] * len(seen)
+        else:
+            n += 1
+        if f"step{step}/fc2/window" in words.ports:
+            assert words.values(f"step{step}/fc2/window") == [lb, r, n]
+        if f"step{step}/fc2/G" in words.ports:
+            assert [_float(word) for word in words.values(f"step{step}/fc2/G")] == seen
+
+
+def _float32(x: float) -> float:
+    return struct.unpack("<f", struct.pack("<f", x))[0]

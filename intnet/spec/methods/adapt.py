@@ -39,6 +39,27 @@ COPIES = {"Wq": "W", "bq": "b", "gammaq": "gamma", "betaq": "beta"}
 RULES = {  # as golden packs print them
     "gWn": "the binary32 nearest to c / norm, a quotient of binary64, c the code of gWq; norm is the binary64"
     " root of the sum of all c^2, 1 where that is 0",
+    "G": "G.old + g in binary32, g itself where there is no G.old; g is gWn, with normalize=off the"
+    " value of gWq. A switch, which is where n + 1 = lb, reads this G; behind it G is +0",
+    "window": "[lb, r, n + 1], with switch=off as it was; behind a switch [lb', r', 0]. D = (n + 1) / N,"
+    " N the root of the sum of G^2 in binary64, in chunks of 1024 elements in C order, each"
+    " summed from 0 on, then the chunks' sums; with normalize=off the sum of the binary32 norms"
+    " of the window's g takes the place of n + 1; D is infinite where N = 0. lb' = ceil(gamma *"
+    " lb_new + (1 - gamma) * lb), lb_new = ceil(U / D) limited to L..U, U for an infinite D, [L,"
+    " U] the option lookback; r' = r + 1 where lb' = U, r - 1 where lb' = L, limited to the"
+    " option resolution",
+    "precision": "moves in a switch, with that of the layers behind up to the next with a weight. Q counts"
+    " W, ahead of its update, in r' equal bins over min W..max W, P(WL, FL) the values SR(W;"
+    " <WL,FL>), rounded by the top of push_down.words; end bins take what is outside. (WL, FL)"
+    " holds where WL > 0 and the sum of P log2(P / Q) over P > 0, over the number of elements,"
+    " is at most eps; it is infinite where such a Q is 0. f = the FL found by halving min(4,"
+    " FL)..FL at WL, downwards where the middle, rounded down, holds; w = the WL found so in"
+    " min(f, WL)..WL at f; where all W are equal w = min(4, WL), f = min(4, FL). a = (ln D -"
+    " 1)^2, s1 = max(ceil(1 / a), 1), s2 = max(min(ceil(32 a), 32) - f, 1), both 1 where a <= 0"
+    " or D is infinite; s = the least, the mean (rounded up) or the greatest of them, by"
+    " strategy. FL = min(f + s, 32 - buff), WL = max(min(FL + buff, 32), w). With"
+    " reading=printed a = (ln D)^2 - 1 and ceil(32 (ln D)^2) - 1 stands for ceil(32 a); with"
+    " buffer=printed FL = min(f, 32 - buff)",
 }
 GRADIENTS = {f"g{symbol}q": f"g{symbol}" for symbol in COPIES.values()}
 
