@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import CheckpointError
+from intnet.machine.ranks import current
 from intnet.runs import files, records
 from intnet.training.history import Epoch, History, StepReport
 
@@ -131,6 +132,9 @@ def history(path: Path, own: dict[str, Any], step: int) -> History:
             rest = line["saturated"], line.get("widths", {}), line.get("test_loss"), line["test_accuracy"]
             made.epochs.append(Epoch(line["epoch"] + 1, line["step"], loss, accuracy, *rest))
             made.steps = []
+    world = current()
+    if world is not None and world.rank:  # whose folder holds what it was sent, and no log
+        return made
     lost = _lost(made, step, -(-own["limit"] // own["batch_size"]))
     if lost:
         warnings.warn(
