@@ -152,9 +152,9 @@ def _lost(made: History, step: int, steps_per_epoch: int) -> str:
     ended = step // steps_per_epoch
     epochs = set(range(1, ended + 1)) - {epoch.epoch for epoch in made.epochs}
     steps = set(range(ended * steps_per_epoch + 1, step + 1)) - {one.step for one in made.steps}
-    told = [f"{what} {min(lost):,}" + f" to {max(lost):,}" * (len(lost) > 1)
-            for what, lost in (("epoch", epochs), ("step", steps)) if lost]  # fmt: skip
-    return " and ".join(told)
+    lost = {what: numbers for what, numbers in (("epoch", epochs), ("step", steps)) if numbers}
+    ends = {what: sorted({min(numbers), max(numbers)}) for what, numbers in lost.items()}
+    return " and ".join(f"{what} {' to '.join(f'{n:,}' for n in of)}" for what, of in ends.items())
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:

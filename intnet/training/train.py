@@ -124,12 +124,9 @@ class Run(Shown):
         with shares.sharing(self._batches.share(step, bool(method.observers))), diverging:
             logits = self.model(Tensor(images), method)
             if not isinstance(logits, Tensor) or logits.node is None:
-                told = f"a {type(logits).__name__}" + " that depends on no parameter" * isinstance(
-                    logits, Tensor
-                )
-                raise ShapeError(
-                    f"the model's forward returns {told}: the Tensor of its last layer is wanted"
-                )
+                told = f"a {type(logits).__name__}"
+                told += " that depends on no parameter" * (told == "a Tensor")
+                raise ShapeError(f"the model's forward returns {told}: that of its last layer is wanted")
             loss = ops.softmax_cross_entropy(logits, labels=labels, smoothing=method.label_smoothing)
             method.see_loss(float(loss.value))
             if on_tape is not None:

@@ -137,12 +137,14 @@ def test_a_log_that_lost_a_step_of_the_epoch_under_way_is_told(tmp_path: Path) -
     run = run_folder.build("wageubn", {}, "mlp", "digits", 16, limit=64)
     with run_folder.create(tmp_path / "run", run, 7) as work:
         work.train()
-    intnet.load(tmp_path / "run")  # no warning, which would be an error here
+    whole = intnet.load(tmp_path / "run").history  # no warning, which would be an error here
+    assert [one.step for one in whole.steps] == [5, 6, 7]
     path = tmp_path / "run" / "metrics.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(line for line in lines if not line.startswith(b'{"kind": "step", "step": 6')))
     with pytest.warns(RuntimeWarning, match="lacks step 6 of the way to the checkpoint, step 7"):
-        intnet.load(tmp_path / "run")
+        again = intnet.load(tmp_path / "run")
+    assert [one.step for one in again.history.steps] == [5, 7] and again.step == 7
 
 
 # -- config.json -------------------------------------------------------------------------------

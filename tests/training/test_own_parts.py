@@ -273,9 +273,7 @@ def test_a_forward_that_returns_no_tensor_of_the_graph_is_named() -> None:
             return Tensor(super().forward(x, method).value)
 
     for net, told in ((OfValues(), "a ndarray"), (Apart(), "a Tensor that depends on no parameter")):
-        with pytest.raises(
-            ShapeError, match=f"forward returns {told}: the Tensor of its last layer is wanted"
-        ):
+        with pytest.raises(ShapeError, match=f"forward returns {told}: that of its last layer is wanted"):
             step(net)
 
 

@@ -177,12 +177,11 @@ def _check_names(unit: Unit, signals: Sequence[Port]) -> None:
     check_name(unit.name, "a unit")
     for name in unit.parameters:
         check_name(name, f"a parameter of {unit.name}")
-    for port in signals:
-        check_name(port.name, f"a port of {unit.name}")
     names = [unit.name, *unit.parameters, *(port.name for port in signals)]
     if len(set(names)) < len(names):
         raise PackError(f"{unit.name}: two of unit, parameters and ports have one name: {', '.join(names)}")
     for port in signals:
+        check_name(port.name, f"a port of {unit.name}")
         if port.name == "last" and (port.direction == "out" or port.signed or port.bits * port.lanes != 1):
             raise PackError(
                 f"{unit.name}: `last` marks the beat that ends a vector, which one result follows: an in "
