@@ -12,6 +12,7 @@ import pytest
 from intnet.packs import layers, pack, units
 from intnet.runs import run_folder
 from intnet.spec.block_float import block_of, places
+from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import power
 from tests.support.plain_pack import Plain
@@ -198,8 +199,9 @@ def test_each_step_of_a_chain_has_its_own_rate(
     old = words.values(names["W.old"])
     for step, rate in told.items():
         new, gone = (words.values(f"step{step}/{layer}/{name}") for name in ("W", acc))
-        moved = max(range(len(gone)), key=lambda k: abs(_float(gone[k])))
-        assert abs((_float(old[moved]) - _float(new[moved])) / _float(gone[moved]) / rate - 1) < 1e-3
+        for before, by, after in zip(old, gone, new, strict=True):  # p = fma(-rate, Acc, p.old)
+            exact = Fraction(_float(before)) - Fraction(rate) * Fraction(_float(by))
+            assert to_float32(exact) == Fraction(_float(after))
         old = new
 
 
