@@ -346,8 +346,11 @@ def _updates(manifest: Json, steps: Sequence[Json], one: Json, mine: Json) -> It
     told: dict[str, list[str]] = {}  # equations -> the steps that have them
     for step in steps:
         if "rates" in step:
-            rates = step["rates"]
-            lines = float_rules(settings, rates["lr"], rates["t"], tuple(rates["penalties"]))
+            rates, waiting = (
+                step["rates"],
+                step.get("method", {}).get("waiting", {"values": [0]})["values"][0],
+            )
+            lines = float_rules(settings, rates["lr"], rates["t"], tuple(rates["penalties"]), waiting)
         else:
             lines = wageubn.rules32(of_layer(settings, one["layer"]), step["epoch"])
         told.setdefault("; ".join(lines), []).append(str(step["step"]))

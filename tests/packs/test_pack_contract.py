@@ -205,6 +205,35 @@ def test_each_step_of_a_chain_has_its_own_rate(
         old = new
 
 
+@pytest.mark.slow
+def test_a_chain_of_accumulated_gradients_says_what_each_step_does(tmp_path: Path) -> None:
+    """With accs=3 from step 2 on: the second adds, the third moves p by the mean, the fourth begins again."""
+    run = run_folder.build("float32", {"accs": 3, "momentum": 0.5}, "mlp", "digits", batch_size=8)
+    run.train(1)
+    read = pack.read(pack.write(layers.draft(run, ["fc2"], 3), tmp_path / "pack"))
+    updates = re.findall(r"^- (.*update of p = .*)$", (read.folder / "CONTRACT.md").read_text(), re.M)
+    adds, moves, begins = (line.partition(" above it: ")[2] for line in updates)
+    stays = "; p and what else is kept of it stay"
+    assert adds == f"waiting of p = waiting.old of p + g{stays}" and begins == f"waiting of p = g{stays}"
+    assert moves.startswith(
+        "g = (waiting.old of p + g) / 3, the sum and the quotient rounded; Accp = fma(0x3f000000"
+    )
+    assert [line.partition(":")[0] for line in updates] == ["in step 2", "in step 3", "in step 4"]
+    words = Plain(read.folder)
+    first, g2, g3, sums, acc, old, new = (
+        [_float(word) for word in words.values(name)]
+        for name in (
+            "step2/fc2/waiting.old", "step2/fc2/gW", "step3/fc2/gW", "step2/fc2/waiting", "step3/fc2/AccW",
+            "step2/fc2/W.old", "step3/fc2/W.new",
+        )
+    )  # fmt: skip
+    assert sums == [_float32(a + b) for a, b in zip(first, g2, strict=True)] and any(sums)
+    means = [_float32(_float32(a + b) / 3) for a, b in zip(sums, g3, strict=True)]
+    assert acc == means  # of the first update: nothing moved before
+    rate = Fraction(_float(int(moves.rpartition("fma(-")[2].partition(" ")[0], 16)))
+    assert new == [float(to_float32(Fraction(w) - rate * Fraction(a))) for w, a in zip(old, acc, strict=True)]
+
+
 def _float(pattern: int) -> float:
     return struct.unpack("<f", struct.pack("<I", pattern & 0xFFFFFFFF))[0]
 

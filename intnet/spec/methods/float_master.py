@@ -218,11 +218,19 @@ def penalised(
     return [fma32(l2, v, a) for v, a in zip(w, out, strict=True)] if l2 else out
 
 
-def rules(s: Settings, lr: float, t: int, penalties: tuple[float, float]) -> list[str]:
-    """`update` with its numbers, as golden packs print it: p is the parameter, g its gradient."""
+def rules(s: Settings, lr: float, t: int, penalties: tuple[float, float], waiting: int = 0) -> list[str]:
+    """`update` with its numbers, as golden packs print it: p is the parameter, g its gradient.
+
+    waiting: gradients that wait for an update when the step begins: a step may only add its own to them
+    """
+    if waiting + 1 < s.accs:
+        return [
+            f"waiting of p = {'waiting.old of p + ' * (waiting > 0)}g",
+            "p and what else is kept of it stay",
+        ]
     l1, l2 = map(_number, penalties)
     parts = {
-        f"every {s.accs} steps, g then the mean of so many": s.accs > 1,
+        f"g = (waiting.old of p + g) / {s.accs}, the sum and the quotient rounded": s.accs > 1,
         f"g = s * g, s the binary32 nearest to min(1, {s.clip} / ||g||_2), the norm in binary64": s.clip,
         f"g = fma({l1}, sign(p.old), g), the sign -1, 0 or 1": penalties[0],
         f"g = fma({l2}, p.old, g)": penalties[1],
