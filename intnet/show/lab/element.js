@@ -25,7 +25,7 @@ const element = {
     rows.push([MODES[o.mode], decision.up ? `up: ${decision.rounded}` : `down: ${decision.rounded}`]);
     if (way.limits) rows.push([`limits ${way.limits[0]} .. ${way.limits[1]}`, way.saturated ? `${way.limits[2] === "wrap" ? "wraps" : "clips"} to ${way.kept}` : "inside"]);
     if (o.format === "mx" && way.lift > 1n) rows.push(["binade", `code = ${way.kept} · ${way.lift}, in the block's least steps`]);
-    return [...rows, ...element.end(one, `2^${format.exponent(one.grid, o)}`)];
+    return [...rows, ...element.end(one, `2^${format.exponent(one.grid, o)}`, format.stands ? "code · step" : "value")];
   },
   codec(one, o) {
     const {made, state} = one;
@@ -39,10 +39,10 @@ const element = {
     rows.push(["rounded", `${made.decision.rounded}${made.saturated ? `, clipped to ${made.q}` : ""}`]);
     return [...rows, ...element.end(one, null)];
   },
-  end(one, unit) {
+  end(one, unit, stands = "value") {
     const relative = one.x.n === 0n ? "" : ` (${show.short(100 * Math.abs(exact.number(exact.over(one.error, one.x))), 3)} % of x)`;
     return [["code", `${one.code}`], [unit ? `value = code · ${unit}` : "value ã", element.both(one.value)],
-      ["error, value - x", element.both(one.error) + relative]];
+      [`error, ${stands} - x`, element.both(one.error) + relative]];
   },
   both(a) {
     const decimal = show.short(exact.number(a), 7);
@@ -58,8 +58,8 @@ const element = {
   // codes near x, x itself, and where it went; x can be dragged
   line(one, elements, o) {
     const step = one.way && !one.way.zero ? exact.number(one.way.step) : Math.abs(exact.number(one.error)) * 4 || 1;
-    const [x, value] = [exact.number(one.x), exact.number(one.value)];
-    const reach = Math.max((document.documentElement.clientWidth < 600 ? 1.8 : 3.5) * step, 1.2 * Math.abs(value - x));
+    const [x, there] = [exact.number(one.x), exact.number(one.there)];
+    const reach = Math.max((document.documentElement.clientWidth < 600 ? 1.8 : 3.5) * step, 1.2 * Math.abs(there - x));
     const chart = new Chart([x - reach, x + reach], [0, 1], "the codes near x, and the one that is taken", {width: 900, height: 112, left: 14, bottom: 46});
     chart.add("line", {class: "axis", x1: 14, x2: chart.width - 14, y1: chart.up(0), y2: chart.up(0)});
     if (one.way && !one.way.zero) {
@@ -73,8 +73,6 @@ const element = {
         chart.add("text", {x: chart.across(at), y: chart.up(0) + 14, "text-anchor": "middle", class: kept ? "" : "out"}, `${code * one.way.lift}`);
       }
     }
-    const constant = one.way && o.format === "cq";  // its code stands at another exponent: the arrow is of steps
-    const there = constant ? Number(one.way.kept) * step : value;
     chart.add("path", {class: "arrow", d: `M${chart.across(x)} 34Q${(chart.across(x) + chart.across(there)) / 2} 6 ${chart.across(there)} ${chart.up(0) - 12}`});
     chart.add("circle", {class: "after", cx: chart.across(there), cy: chart.up(0) - 5, r: 5});
     const dot = chart.add("circle", {class: "before drag", cx: chart.across(x), cy: 34, r: 8, tabindex: 0, role: "slider",
@@ -109,7 +107,7 @@ const element = {
     if (!chances) return [show.make("p", {class: "quiet"}, "Draws are shown for formats that round one value on a grid of its own.")];
     const drawn = words.draw(1000, o.seed, 3).map((word) => BigInt(word) >> BigInt(32 - o.bits));
     const made = drawn.map((word) => format.way(one.x, one.grid, o, "stochastic", word, o.bits));
-    const unit = exact.power(format.exponent(one.grid, o));
+    const unit = quantize.stands(format, one.grid, o);
     let sum = 0;
     const means = made.map((way, k) => [k + 1, (sum += exact.number(exact.times({n: way.code, d: 1n}, unit))) / (k + 1)]);
     const [low, high] = [exact.number(chances.a), exact.number(chances.b)];

@@ -68,9 +68,10 @@ const FORMATS = {
     formula: `CQ(x) = clip(Sr(dr · x / R), -dr + 1, dr - 1) / 2^(kGC-1); ${R_RULE}, which the code gives up`,
     fields: {k: ["kGC", 2, 32, 15], log_dr: ["log2 dr", 1, 15, 7]},
     mode: "stochastic",
-    hint: "the magnitude is given up on purpose: code / dr stands for x / R, and the value is not near x",
+    hint: "the magnitude is given up on purpose: code / dr stands for x / R, and the value is not near x; errors are those of code · R / dr",
     grid: rules.scale,
     exponent: (grid, o) => 1 - o.k,
+    stands: (grid, o) => exact.power(grid - o.log_dr),
     way(x, grid, o, ...how) {
       const top = (1n << BigInt(o.log_dr)) - 1n;
       return rules.way(x, exact.power(grid - o.log_dr), [-top, top, "saturate"], how);

@@ -18,12 +18,14 @@ const quantize = {
     return tensor.map((x, index) => {
       const own = format.at ? format.at(grid, index, o) : grid;
       const way = format.way(x, own, o, o.mode, drawn[index], o.bits);
-      const unit = exact.power(format.exponent(own, o));
-      const value = exact.times({n: way.code, d: 1n}, unit);
-      return {x, value, way, unit, grid: own, word: drawn[index], code: way.code, saturated: way.saturated,
-        bits: format.bits(way.code, o, x), error: exact.minus(value, x)};
+      const value = exact.times({n: way.code, d: 1n}, exact.power(format.exponent(own, o)));
+      const there = exact.times({n: way.code, d: 1n}, quantize.stands(format, own, o));
+      return {x, value, there, way, grid: own, word: drawn[index], code: way.code, saturated: way.saturated,
+        bits: format.bits(way.code, o, x), error: exact.minus(there, x)};
     });
   },
+  // what code 1 stands for beside x: its value, but of CQ, whose value gives up the magnitude of x
+  stands: (format, grid, o) => (format.stands ? format.stands(grid, o) : exact.power(format.exponent(grid, o))),
   coded(tensor, o, drawn) {
     const codec = CODECS[o.format];
     const values = tensor.map(float32.of);
@@ -34,7 +36,7 @@ const quantize = {
       const made = codec.way(a, state, o.b, codec.words ? drawn[index] : null);
       const value = exact.fromNumber(made.value);
       const width = o.format === "levels" ? o.b + 2 : o.b;
-      return {x: tensor[index], value, state, made, word: drawn[index], code: BigInt(made.code), a,
+      return {x: tensor[index], value, there: value, state, made, word: drawn[index], code: BigInt(made.code), a,
         saturated: made.saturated, bits: rules.twos(BigInt(made.code), width), error: exact.minus(value, tensor[index])};
     });
   },
@@ -61,7 +63,7 @@ const quantize = {
     const low = format.way(x, grid, o, "to_neg");
     const high = format.way(x, grid, o, "to_pos");
     if (low.zero) return null;
-    const unit = exact.power(format.exponent(grid, o));
+    const unit = quantize.stands(format, grid, o);
     const [a, b] = [low, high].map((way) => exact.times({n: way.code, d: 1n}, unit));
     const made = format.way(x, grid, o, "stochastic", 0n, o.bits).decision;
     const p = exact.ratio(made.threshold, 1n << BigInt(o.bits));
