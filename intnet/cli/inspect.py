@@ -32,8 +32,9 @@ EXAMPLE = """\
 RUN goes on from its last checkpoint by one step, and nothing is written to its folder; without RUN a new
 model is trained from its seed. The last step taken is shown: one row a path, in the paper's symbols.
 
-  nominal, used  bits that the format names, bits that the codes needed (log2(2 peak + 1); in --json
-                 range_bits, and used_bits the whole bits of a word that holds them)
+  nominal, used  bits that the format names, bits that the codes needed (log2(2 peak + 1), peak the greatest
+                 magnitude as it is stored, of codes without a sign log2(peak + 1); in --json range_bits, and
+                 used_bits the whole bits of a word that holds them)
   bound          bits that the exact value before rounding is proven to fit (its accumulator)
   SQNR           10 log10(sum s^2 / sum (s - c)^2) in dB over all elements, s the exact value in steps of the
                  grid (CQ: after its scaling by dr/R(x)), c the code; '-' where no element changed

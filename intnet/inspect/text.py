@@ -341,7 +341,7 @@ def _packed(one: Explanation, bucket: Bucket) -> list[tuple[str, str]]:
         unit = {"levels": "scale/L", "counted": "scale/L"}.get(bucket.kind, "s")
         share = bucket.error / (bucket.scale / bucket.levels if unit == "scale/L" else bucket.scale)
         bound = {"affine": "at most s/2", "symmetric": "at most s/2"}.get(bucket.kind, f"below {unit}")
-        error = f"{error}: {float(share):+.3f} {unit} ({bound} where nothing saturates)"
+        error = f"{error}: {float(share):+.3f} {unit} ({bound} in exact arithmetic, where nothing saturates)"
     return [*rows, ("error a~ - a", error)]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from intnet.exact.blocks.buckets import Codec, Mix, Packed
 from intnet.exact.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, Root
-from intnet.numbers.formats import BlockFloat, Flag, Format, Levels
+from intnet.numbers.formats import BlockFloat, FixedPoint, Flag, Format, Levels
 from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.qtensor import QTensor, max_abs
 from intnet.numbers.small_floats import Float
@@ -193,6 +193,8 @@ class PathTable:
     @staticmethod
     def _count(row: PathRow, q: QTensor, format: Any) -> None:
         peak, width = max_abs(q.codes), q.width
+        if isinstance(q.format, FixedPoint) and not q.format.signed:
+            row.signed, width = False, peak.bit_length()
         if isinstance(format, Along):  # elements are not equidistant: their words count
             peak = format.number(peak)
             width = peak.bit_length() + 1

@@ -85,8 +85,9 @@ def matmul(a: Any, b: Any) -> Any:
 def over(a: Any, b: Any) -> Any:
     """a / b has no exact codes as a rule. NumberError."""
     raise NumberError(
-        "a quotient is no code as a rule: quantize(Exact([(q, 1)], q.exponent, den=3), format) rounds q/3 "
-        "once (intnet.exact.expressions.Exact), and q * 2.0**-n divides by a power of two"
+        "a quotient is no code as a rule: of q/3 quantize(Exact([(q, 1)], q.exponent, den=3), format) makes "
+        "one, rounded once (intnet.exact.expressions.Exact); q/4 is q * 2.0**-2; what is divided by q, in "
+        "q.fractions()"
     )
 
 

@@ -123,9 +123,7 @@ def of_words(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[
             f"{_name(function)} would take elements out of their blocks: move x, and quantize it then; or "
             "q.elements, and q.scales as they then stand"
         )
-    raise NumberError(
-        f"{_name(function)} of small floats{_with(later)} would round as float64 does: {_WORDS}"
-    )
+    raise NumberError(f"{_name(function)} of small floats{_with(later)} has no exact answer here: {_WORDS}")
 
 
 def computed(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -144,7 +142,7 @@ def computed(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mappin
     if ufunc in _KINDS:
         return ufunc(first.to_float64()) if floats else np.full(first.shape, ufunc is np.isfinite)
     if floats:
-        raise NumberError(f"{name} of small floats would round as float64 does: {_WORDS}")
+        raise NumberError(f"{name} of small floats has no exact answer here: {_WORDS}")
     if ufunc not in _OPERATORS:
         raise NumberError(f"{name} of a QTensor has no exact answer here: {_GENERAL}")
     return _OPERATORS[ufunc](*inputs)

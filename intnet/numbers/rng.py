@@ -146,7 +146,7 @@ def _lfsr_fill(state: int, out: np.ndarray) -> None:
 def lfsr_words(seed: int, n: int) -> np.ndarray:
     """uint16[n]: n draws of 16 steps each, the low 16 bits of the state after them.
 
-    For a quantizer, shift them to the top of 32 bits: words = draws << 16, word_bits = 16.
+    For a quantizer they stand at the top of 32 bits: words = draws.astype(np.uint32) << 16, word_bits = 16.
 
     Defined by `spec/words.py: lfsr`.
     """

@@ -119,6 +119,12 @@ def extremes(xs: Sequence[Exact]) -> tuple[Fraction, Fraction]:
 # -- formats ---------------------------------------------------------------------------------------
 
 
+def check_bits(bits: int, least: int = 1) -> None:
+    """ValueError where a width is no whole number of bits, or of fewer than the format needs."""
+    if not isinstance(bits, int) or bits < least:
+        raise ValueError(f"a width is a whole number of bits, {least} or more, got {bits!r}")
+
+
 class Format:
     """What all formats share. `grid` is an integer; what it means, the format says."""
 
@@ -187,6 +193,9 @@ class FixedPoint(Format):
     signed: bool = True
     overflow: str = "saturate"
 
+    def __post_init__(self) -> None:
+        check_bits(self.wl)
+
     def grid_of(self, least: Exact, greatest: Exact) -> int:
         """0."""
         return 0
@@ -222,6 +231,9 @@ class Direct(Format):
     k: int
     lsb: int | None = None
 
+    def __post_init__(self) -> None:
+        check_bits(self.k)
+
     def grid_of(self, least: Exact, greatest: Exact) -> int:
         """0."""
         return 0
@@ -245,6 +257,9 @@ class Shift(Format):
     RULE: ClassVar[str] = "`SQ(.,k)`: grid R(x) / 2^(k-1), limits +-(2^(k-1) - 1)."
 
     k: int
+
+    def __post_init__(self) -> None:
+        check_bits(self.k)
 
     def grid_of(self, least: Exact, greatest: Exact) -> int:
         """log2 R(x)."""
@@ -274,6 +289,11 @@ class Constant(Format):
 
     k: int = 15
     dr: int = 128
+
+    def __post_init__(self) -> None:
+        check_bits(self.k)
+        if self.dr < 1 or self.dr & (self.dr - 1):
+            raise ValueError(f"dr is a power of two, got {self.dr!r}")
 
     def grid_of(self, least: Exact, greatest: Exact) -> int:
         """log2 R(x)."""
@@ -307,6 +327,9 @@ class Scaled(Format):
     )
 
     wl: int
+
+    def __post_init__(self) -> None:
+        check_bits(self.wl)
 
     def grid_of(self, least: Exact, greatest: Exact) -> int:
         """s: the greatest with max x * 2^s <= UB + 1/2 and min x * 2^s >= LB - 1/2."""
@@ -345,6 +368,9 @@ class Flag(Format):
     )
 
     k: int = 8
+
+    def __post_init__(self) -> None:
+        check_bits(self.k, 2)  # one bit has no magnitude
 
     def grid_of(self, least: Exact, greatest: Exact) -> int:
         """log2 R(x)."""

@@ -55,14 +55,17 @@ def _four(seed: int, step: int, name: str, block: int) -> tuple[int, int, int, i
     """The words of elements 4 block .. 4 block + 3; ValueError for what is no key or no counter."""
     if not (0 <= seed < 2**64 and 0 <= step <= MASK32 and 0 <= block < 2**64):
         raise ValueError(
-            f"seed 0..2^64 - 1, step 0..2^32 - 1, element from 0: got {seed}, {step}, {4 * block}"
+            f"seed 0..2^64 - 1, step 0..2^32 - 1, element from 0 to 2^66 - 1: got {seed}, {step},"
+            f" one of elements {4 * block} to {4 * block + 3}"
         )
     counter = (block & MASK32, (block >> 32) & MASK32, stream(name), step)
     return philox4x32(counter, (seed & MASK32, (seed >> 32) & MASK32))
 
 
 def word(seed: int, step: int, name: str, i: int, bits: int = 32) -> int:
-    """The word of `bits` bits of element i of path `name`: the counter rule."""
+    """The word of `bits` bits, 1 to 32, of element i of path `name`: the counter rule."""
+    if not 1 <= bits <= 32:
+        raise ValueError(f"a word has 1..32 bits, got {bits}")
     return _four(seed, step, name, i // 4)[i % 4] // 2 ** (32 - bits)
 
 

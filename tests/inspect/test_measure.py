@@ -123,6 +123,13 @@ def test_block_float_is_measured_in_units_of_value() -> None:
     assert (got.format, got.nominal_bits, got.used_bits) == ("BFP(8)", 8, 8)
 
 
+def test_codes_without_a_sign_need_no_bit_for_it() -> None:
+    x = np.array([255.0, 3.0, 0.0])
+    format = FixedPoint(8, 0, signed=False)
+    got = measure(Event("layer", "path", 0, x, quantize(x, format), format, "ties_even"))
+    assert (got.used_bits, got.nominal_bits, got.range_bits, got.range) == (8, 8, 8.0, [0, 255])
+
+
 def test_block_float_that_keeps_nothing() -> None:
     for x, bits in ((np.ones((4, 4), np.float32), 0), (np.zeros((4, 4), np.float32), 8)):
         result = quantize_blocks(x, bits, (0, 1)).to_qtensor(x)

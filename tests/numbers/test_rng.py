@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import pytest
 
 from intnet import spec as oracle
 from intnet.errors import ConfigError
+from intnet.exact.quantize import quantize
 from intnet.numbers import rng
+from intnet.numbers.formats import FixedPoint
 from tests.support.opcheck import threads
 
 # counter, key -> output of philox4x32 with 10 rounds, as published with Random123
@@ -234,6 +237,14 @@ def test_lfsr_draws_are_the_oracles(seed):
     states = list(itertools.islice(rng.lfsr_states(seed), 16 * n))
     assert draws.tolist() == [state & 0xFFFF for state in states[15::16]]
     assert states == list(itertools.islice(oracle.words.lfsr_states(seed), 16 * n))
+
+
+def test_lfsr_draws_round_a_tensor_as_the_docstring_says():
+    draws = list(itertools.islice(oracle.words.lfsr(1), 300))
+    words = rng.lfsr_words(1, 300).astype(np.uint32) << 16
+    q = quantize([2.1] * 300, FixedPoint(8, 0), rounding="stochastic", words=words, word_bits=16)
+    ups = [draw < (Fraction(2.1) - 2) * 2**16 // 1 for draw in draws]
+    assert q.codes.tolist() == [2 + up for up in ups] and 10 < sum(ups) < 50
 
 
 def test_an_lfsr_never_starts_or_ends_in_zero():

@@ -225,6 +225,28 @@ def test_unsigned_and_a_resolution_of_its_own():
     assert qz.quantize([F(5, 2)], qz.Direct(8, lsb=-1)) == ([5], -1, 0)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: qz.FixedPoint(0, 0),
+        lambda: qz.FixedPoint(-2, 0),
+        lambda: qz.FixedPoint(F(8), 0),
+        lambda: qz.Direct(0),
+        lambda: qz.Shift(0),
+        lambda: qz.Constant(15, 100),
+        lambda: qz.Constant(0, 128),
+        lambda: qz.Constant(15, 0),
+        lambda: qz.Scaled(0),
+        lambda: qz.Flag(1),
+        lambda: random.word(1, 0, "x", 0, bits=33),
+        lambda: random.word(1, 0, "x", 0, bits=0),
+    ],
+)
+def test_widths_that_no_word_has_are_refused(make) -> None:
+    with pytest.raises(ValueError, match=r"whole number of bits|power of two|1\.\.32 bits"):
+        make()
+
+
 def test_roots_of_every_format():
     """sqrt(2) * 2^15 = 46340.95; in <8,4> it saturates nowhere: 22.63."""
     assert qz.Direct(16).root_code(F(2), 0) == (46341, False)

@@ -291,6 +291,8 @@ def quantize_blocks(x: np.ndarray, bits: int | np.ndarray, axes: Axes, where: st
     name, shape, blocks = where or "block float", x.shape, blocks_shape(x.shape, axes)
     if x.dtype != np.float32:
         raise FormatError(f"{name}: block float is made of float32, not {x.dtype}")
+    if isinstance(bits, int) and bits not in WIDTHS:
+        raise FormatError(f"{name}: mantissas of {bits} bits; use one of {', '.join(map(str, WIDTHS))}")
     widths = np.full(blocks, bits, np.uint8) if isinstance(bits, int) else bits
     _check_bits(widths, blocks, name)
     view = _blocks_view(shape, axes)

@@ -29,7 +29,8 @@ OF: Mapping[str, tuple[Entry, ...]] = {
         ("x2", "x1 normalized", "Algorithm 1, (13)"),
         ("x4", "activation, 8 bits", "(14)"),
         ("e0", "error at the activation, QE1", "(15)"),
-        ("e2, m1, m2", "e1*gammaq, and the batch's means of it and of e2*x2", "Algorithm 2"),
+        ("e2", "e1*gammaq, quantized", "Algorithm 2"),
+        ("m1, m2", "the batch's means of e2 and of e2*x2; on a grid 16 bits below that of e2", "Algorithm 2"),
         ("e3", "error at the product, QE2", "(16), (17)"),
         ("gWq, ggammaq, gbetaq", "quantized gradients", "(18)"),
         ("Mom, Acc, Accq", "momentum and its accumulator, exact and as it is stored", "(20), (21)"),
@@ -48,7 +49,7 @@ OF: Mapping[str, tuple[Entry, ...]] = {
     ),
     "muppet": (
         ("BF(x, WL)", "x in WL bits at the tensor's own scale 2^-s", "Kummer et al. 2.2"),
-        ("D", "diversity of an epoch's last gradients", "Kummer et al. 2.2"),
+        ("D", "diversity of the last gradients of `resolution` epochs", "Kummer et al. 2.2"),
         ("p", "the greatest D since the last switch over this one", "Kummer et al. 2.2"),
         (
             "violation",
@@ -74,7 +75,7 @@ OF: Mapping[str, tuple[Entry, ...]] = {
     "banner": (
         (
             "AQ(x, k)",
-            "affine codes of k bits: q = round(x/s) + z, a tensor's own s and z",
+            "affine codes of k bits: q = round(x/s + z), a tensor's own s and z",
             "the released program",
         ),
         ("e3w, e3", "the error in 16 bits for the weights' gradient, in 8 for the layer ahead", "sec. 5"),

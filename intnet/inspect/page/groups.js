@@ -211,7 +211,7 @@ const codec = {
       const unit = {levels: "scale/L", counted: "scale/L"}[kind] ?? "s";
       const step = unit === "s" ? scale : exact.over(scale, whole(levels));
       const bound = {affine: "at most s/2", symmetric: "at most s/2"}[kind] ?? `below ${unit}`;
-      told += `: ${tell.share(exact.over(error, step))} ${unit} (${bound} where nothing saturates)`;
+      told += `: ${tell.share(exact.over(error, step))} ${unit} (${bound} in exact arithmetic, where nothing saturates)`;
     }
     stations.push(["error a~ - a", told]);
     return {stations, agrees: rounded.code === data.integer(path.result.codes, flat) && exact.equal(value, data.rational(path.result.array, flat))};

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intnet.errors import NumberError, ShapeError
+from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.exact.blocks.block_float import quantize_blocks, unpack
 from intnet.spec import block_float
 from tests.support.blocks import (
@@ -182,6 +182,12 @@ def test_a_map_of_another_shape_is_refused() -> None:
 
 
 # -- bytes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [-1, 1, 9, 256])
+def test_a_width_that_no_mantissa_has_is_refused(bits: int) -> None:
+    with pytest.raises(FormatError, match=f"mantissas of {bits} bits; use one of 0, 2, 4, 6, 8"):
+        quantize_blocks(np.ones((4, 4), np.float32), bits, MATRIX)
 
 
 def test_bytes_by_hand() -> None:
