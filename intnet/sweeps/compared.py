@@ -4,7 +4,7 @@
 its columns are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -49,9 +49,11 @@ class Compared(Sweep):
     command = "compare"
     picture = plots.COMPARISON
 
-    def numbers(self, point: Point, seed: int, report: dict[str, Any]) -> Numbers:
+    def numbers(
+        self, point: Point, seed: int, report: dict[str, Any], curve: Sequence[float | None]
+    ) -> Numbers:
         """All figures of the run."""
-        return figures.numbers(self.folder, self.plan, point, seed, report)
+        return figures.numbers(self.folder, self.plan, point, seed, report, curve)
 
     def keys(self) -> Iterable[str]:
         """Those that a run has."""

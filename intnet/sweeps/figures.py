@@ -34,7 +34,7 @@ from intnet.papers.costs import adapt_costs, dynasty_costs, logs
 from intnet.papers.costs.adapt_costs import FLOAT_BITS, History
 from intnet.runs.report import last_batch
 from intnet.sweeps.plan import Plan, Point, run_folder
-from intnet.sweeps.rows import Numbers, curve, over_epochs
+from intnet.sweeps.rows import Numbers, over_epochs
 
 # operand -> paths that the forward and the backward products read, the first that a layer has
 COPIES = {
@@ -49,14 +49,16 @@ KINDS = ("nominal", "used")
 STORED = ("memory", "sparsity_mean")  # of those, from adapt_costs.summary
 
 
-def numbers(folder: Path, plan: Plan, point: Point, seed: int, report: dict[str, Any]) -> Numbers:
-    """All figures of a run that is done; CheckpointError where its log is damaged."""
+def numbers(
+    folder: Path, plan: Plan, point: Point, seed: int, report: dict[str, Any], curve: Sequence[float | None]
+) -> Numbers:
+    """All figures of a run that is done; CheckpointError where its log is damaged. curve: of `rows.curve`."""
     tape, process = report.get("tape", {}), report.get("process", {})
     own = plan.identity(point, seed)
     place = run_folder(folder, point, seed)
     return {
         "test_accuracy": report["test_accuracy"],
-        **over_epochs(curve(folder, plan, point, seed), report["test_accuracy"]),
+        **over_epochs(curve, report["test_accuracy"]),
         **operand_bits(report["paths"]),
         **speedups(place, own, report),
         "array_time": array_time(place, own, report["steps"], plan.steps_per_epoch),

@@ -105,8 +105,7 @@ SWEEP, COMPARISON = Picture((12.0, 5.5), sweep), Picture((11.0, 8.0), compare)
 
 
 def _curve(axis: "Axes", results: Results, row: Row, mark: str, **line: Any) -> None:
-    plan = results.plan
-    told = [rows.curve(results.folder, plan, row.point, seed) for seed in plan.seeds]
+    told = row.curves.values()
     curve(axis, [[accuracy for accuracy in one if accuracy is not None] for one in told], mark, **line)
 
 

@@ -6,7 +6,7 @@ number.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,15 @@ Numbers = dict[str, float | None]  # a run's figures by key, None where the run 
 
 @dataclass(frozen=True)
 class Row:
-    """A point: reports and figures of those of its runs that are done, why others failed; all by seed."""
+    """A point and its runs by seed: accuracies as far as they are, of those done reports and figures;
+    why others failed.
+    """
 
     point: Point
-    reports: dict[int, dict[str, Any]]
-    failed: dict[int, str]
-    numbers: dict[int, Numbers]
+    curves: dict[int, list[float | None]] = field(default_factory=dict)
+    reports: dict[int, dict[str, Any]] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    numbers: dict[int, Numbers] = field(default_factory=dict)
 
     def values(self, key: str) -> list[float]:
         """One number a run that has it."""
@@ -75,6 +78,15 @@ def curve(folder: Path, plan: Plan, point: Point, seed: int) -> list[float | Non
             where = run_folder(folder, point, seed) / METRICS
             raise CheckpointError(f"{where}: where its line of epoch {k} is due, one of {line['epoch']} is")
     return [line["test_accuracy"] for line in tested]
+
+
+def check_whole(folder: Path, plan: Plan, curve: Sequence[float | None]) -> None:
+    """CheckpointError where the log of a run that is done lacks epochs at its end."""
+    due = plan.steps // plan.steps_per_epoch
+    if len(curve) < due:
+        raise CheckpointError(
+            f"{folder / METRICS}: it has {len(curve)} lines of epochs, and the run did {due}"
+        )
 
 
 def over_epochs(curve: Sequence[float | None], last: float | None = None) -> Numbers:

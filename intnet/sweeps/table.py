@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from rich.console import Console
 
-from intnet.runs import files
+from intnet.errors import CheckpointError
+from intnet.runs import files, report
 from intnet.show import tables
 from intnet.show.tables import Get, Shown, Table, text
 from intnet.sweeps import plots
-from intnet.sweeps.plan import Plan, Point, run_name
-from intnet.sweeps.rows import JSON, Numbers, Row, curve, done, over_epochs, title
+from intnet.sweeps.plan import Plan, Point, run_folder, run_name
+from intnet.sweeps.rows import JSON, Numbers, Row, check_whole, curve, over_epochs, title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,19 +72,41 @@ class Sweep(Shown):
         self.done = sum(len(row.reports) for row in self.rows)
 
     def _row(self, point: Point, reasons: dict[str, str]) -> Row:
-        found = {seed: done(self.folder, self.plan, point, seed) for seed in self.plan.seeds}
-        reports = {seed: report for seed, report in found.items() if report is not None}
-        names = {seed: run_name(point, seed) for seed in found if seed not in reports}
-        failed = {seed: reasons[name] for seed, name in names.items() if name in reasons}
-        numbers = {seed: self.numbers(point, seed, report) for seed, report in reports.items()}
-        return Row(point, reports, failed, numbers)
+        row = Row(point)
+        for seed in self.plan.seeds:
+            row.curves[seed] = []
+            try:
+                self._read(row, seed)
+            except CheckpointError as error:
+                row.failed[seed] = str(error)
+            name = run_name(point, seed)
+            if seed not in row.reports and name in reasons:
+                row.failed[seed] = reasons[name]
+        return row
+
+    def _read(self, row: Row, seed: int) -> None:
+        """One run as it is; CheckpointError, with what to do, where its report or its log is damaged."""
+        folder = run_folder(self.folder, row.point, seed)
+        found = report.read(folder, self.plan.identity(row.point, seed), self.plan.steps)
+        try:
+            row.curves[seed] = curve(self.folder, self.plan, row.point, seed)
+            if found is not None:
+                check_whole(folder, self.plan, row.curves[seed])
+                row.numbers[seed] = self.numbers(row.point, seed, found, row.curves[seed])
+        except CheckpointError as error:
+            again = f"remove {folder}, and the same command trains it again"
+            raise CheckpointError(f"{error}: {again}") from None
+        if found is not None:
+            row.reports[seed] = found
 
     # -- what another command tells otherwise ---------------------------------------------------
 
-    def numbers(self, point: Point, seed: int, report: dict[str, Any]) -> Numbers:
+    def numbers(
+        self, point: Point, seed: int, report: dict[str, Any], curve: Sequence[float | None]
+    ) -> Numbers:
         """What the report, and the accuracies of all epochs, have of each measure; None: not this run's."""
         saved = {f"saved_{key}": float(number) for key, number in report.get("saved", {}).items()}
-        epochs = over_epochs(curve(self.folder, self.plan, point, seed), report["test_accuracy"])
+        epochs = over_epochs(curve, report["test_accuracy"])
         whole = report | saved | epochs
         return {key: whole.get(key) for key in MEASURES}
 
@@ -246,8 +269,8 @@ class Sweep(Shown):
             {"method": row.point.method, **self.settings(row.point), "seed": seed}
             | {"epoch": epoch, "test_accuracy": accuracy}
             for row in self.rows
-            for seed in self.plan.seeds
-            for epoch, accuracy in enumerate(curve(self.folder, self.plan, row.point, seed), 1)
+            for seed, curve in row.curves.items()
+            for epoch, accuracy in enumerate(curve, 1)
         ]
 
     def figure(self) -> "Figure":

@@ -29,7 +29,7 @@ OF: Mapping[str, tuple[Entry, ...]] = {
         ("x2", "x1 normalized", "Algorithm 1, (13)"),
         ("x4", "activation, 8 bits", "(14)"),
         ("e0", "error at the activation, QE1", "(15)"),
-        ("e2", "e1*gammaq, quantized", "Algorithm 2"),
+        ("e2", "e1*gammaq", "Algorithm 2"),
         ("m1, m2", "the batch's means of e2 and of e2*x2; on a grid 16 bits below that of e2", "Algorithm 2"),
         ("e3", "error at the product, QE2", "(16), (17)"),
         ("gWq, ggammaq, gbetaq", "quantized gradients", "(18)"),
