@@ -192,7 +192,7 @@ def _result(
         elements = [explain(event, args.index, operands) for event in events]
         result["elements"] = [element.to_dict() for element in elements]
         return result, lambda: text.elements(elements)
-    symbols = [operands.symbol(event.path) for event in events]
+    symbols = [operands.symbol(event) for event in events]
     result["paths"] = [
         dataclasses.asdict(row) | {"part": symbol.part, "formula": operands.formula(event)}
         for event, symbol, row in zip(events, symbols, rows, strict=True)

@@ -287,7 +287,7 @@ def value_at(event: Event, source: Expression, index: Index, operands: Operands)
     if isinstance(source, Root):
         numerator = source.numerators[index[0]]
         square = Fraction(numerator, source.den) * Fraction(4) ** source.exponent
-        symbol = operands.symbol(event.path)
+        symbol = operands.symbol(event)
         term = Term("".join(symbol.terms[:1]), numerator)
         den = symbol.denominator
         return Value((term,), 0, source.den, source.exponent, False, None, square, denominator_name=den)
@@ -303,7 +303,7 @@ def value_at(event: Event, source: Expression, index: Index, operands: Operands)
 
 
 def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value:
-    symbol = operands.symbol(event.path)
+    symbol = operands.symbol(event)
     terms = []
     for k, ((term, coefficient), shift) in enumerate(zip(source.terms, source.shifts, strict=True)):
         named = symbol.coefficients[k] if k < len(symbol.coefficients) else ""

@@ -13,7 +13,7 @@ import numpy as np
 
 from intnet.exact.expressions import Exact
 from intnet.exact.sources import FloatExact
-from intnet.methods.symbols import Symbol
+from intnet.methods.symbols import PACKED_FOR, Symbol
 from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
 
@@ -64,13 +64,21 @@ class Operands:
                 self._neighbours.setdefault(event.layer, {})[other.layer] = None
                 self._neighbours.setdefault(other.layer, {})[event.layer] = None
 
-    def symbol(self, path: str) -> Symbol:
-        """The symbol of a path; an empty one where the method's table has none."""
-        return self.symbols.get(path, NO_SYMBOL)
+    def symbol(self, event: Event) -> Symbol:
+        """The symbol of a path; an empty one where the method's table has none.
+
+        A gradient that reads what the tape packed (`methods/packing.py`) has that in its formula: x0s for x0.
+        """
+        symbol = self.symbols.get(event.path, NO_SYMBOL)
+        read = PACKED_FOR.get(event.path, "")
+        for held in (f"{read}s", read):
+            if read and f"{event.layer}/{held}" in self.events:
+                return symbol.reading(read, held)
+        return symbol
 
     def formula(self, event: Event) -> str:
         """The symbol's; without the quantizer where this value was not rounded."""
-        formula = self.symbol(event.path).formula
+        formula = self.symbol(event).formula
         if event.path == "e3" and "m1" in _NAME.findall(formula) and not self.inputs(event):
             return "dL/dx1"  # of the loss: no batch norm, whose m1 that is, stands after the layer
         if event.format is not None or not _ROUNDED.match(formula):
@@ -91,7 +99,7 @@ class Operands:
 
     def name(self, event: Event, term: QTensor, k: int) -> str:
         """The name of term `k` of an event's sum: a path of its layer, 'layer/path' of another, or ''."""
-        given = self.symbol(event.path).terms
+        given = self.symbol(event).terms
         if k < len(given):
             return given[k]
         found = [one for one in self._by_codes.get(id(term.codes), []) if self._earlier(one, event)]
@@ -111,7 +119,7 @@ class Operands:
         handed = self._handed_on(event)
         if event.format is None and not isinstance(event.source, Exact) and event.operands is None and handed:
             return [Input(handed[0].layer, handed[0].path)]
-        symbol = self.symbol(event.path)
+        symbol = self.symbol(event)
         names = [name for name in dict.fromkeys(_NAME.findall(symbol.formula)) if name in self.symbols]
         found = [other for name in names for other in self._named(event, name, handed, bool(symbol.factors))]
         inside = {id(codes) for other in found for codes in _entering(other.result)}
@@ -145,7 +153,7 @@ class Operands:
 
     def product(self, event: Event) -> Product | None:
         """What the products of `event` are made of; None for a path that is no sum of products."""
-        names = self.symbol(event.path).factors
+        names = self.symbol(event).factors
         factors = [self.events.get(f"{event.layer}/{name}") for name in names]
         if not factors or None in factors:
             return None

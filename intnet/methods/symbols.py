@@ -3,6 +3,7 @@
 One table a method, path -> Symbol, in the order of Algorithms 1 and 2 and the update.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,12 @@ class Symbol:
     offset: str = ""
     denominator: str = ""
     factors: tuple[str, ...] = ()
+
+    def reading(self, path: str, held: str) -> "Symbol":
+        """The same of what the tape holds of `path`: x0 or x0s."""
+        name = re.compile(rf"\b{path}s?\b")
+        factors = tuple(name.sub(held, factor) for factor in self.factors)
+        return replace(self, formula=name.sub(held, self.formula), factors=factors)
 
 
 _DIVISOR = "sigma + eps"
@@ -189,6 +196,7 @@ PACKED: dict[str, Symbol] = {
     "x1s": Symbol("forward", "what the tape holds of x1", ("x1",)),
     "x3s": Symbol("forward", "what the tape holds of x3", ("x3",)),
 }
+PACKED_FOR = {"gW": "x0", "ggamma": "x1", "e1": "x3", "e1q": "x3"}  # and what reads it
 SAVED: dict[str, Symbol] = (
     FLOAT32
     | PACKED

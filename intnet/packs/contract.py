@@ -201,7 +201,7 @@ def _codecs(manifest: Json) -> Iterator[str]:
     yield from (*buckets.LAYOUT.splitlines(), "")
     codecs = [port["rounding"]["codec"] for port in found]
     for kind, norm in dict.fromkeys((codec["kind"], codec["norm"]) for codec in codecs):
-        scale = f", {norm}: {buckets.SCALES[norm]}; " if kind == "levels" else ": "
+        scale = f", {norm}: {buckets.SCALES[norm]}; " if kind in buckets.LEVELS else ": "
         yield f"- {kind}{scale}{buckets.RULES[kind]}."
     for port in found:
         codec = port["rounding"]["codec"]
@@ -212,7 +212,7 @@ def _codecs(manifest: Json) -> Iterator[str]:
         if codec["mix"] is not None:
             b += f", and {codec['mix']} of a bucket whose word of `{codec['mix_words']}` is below"
             b += f" floor({codec['probability']!r} * 2^32)"
-        norm = f", {codec['norm']}" if codec["kind"] == "levels" else ""
+        norm = f", {codec['norm']}" if codec["kind"] in buckets.LEVELS else ""
         yield f"- `{port['name']}`: {codec['kind']}{norm}, {b}, {cut}"
     yield ""
 
@@ -335,7 +335,7 @@ def _limits(how: Json) -> str:
     if mx.MX in how:
         return "+-g"
     if "codec" in how:
-        return "-" if how["codec"]["kind"] == "levels" else "0..2^b - 1"
+        return "-" if how["codec"]["kind"] in buckets.LEVELS else "0..2^b - 1"
     if how.get("limit"):
         return f"+-`{how['limit']}`"
     if how.get("low") is None:

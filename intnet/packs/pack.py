@@ -21,6 +21,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
@@ -100,6 +101,9 @@ def check(draft: Draft) -> None:
                 f"{draft.name}: two ports would be written to {other if other == port.file else both}"
             )
         first[port.file.lower()] = port.file
+    names = Counter(port.name for port, _ in draft.ports)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise PackError(f"{draft.name}: two ports are called {twice[0]}")
     outs = [(port, codes) for port, codes in draft.ports if port.direction == "out"]
     if not outs or not draft.cases:
         raise PackError(f"{draft.name}: a pack needs an expected port and a case; this one has none")

@@ -23,7 +23,7 @@ from intnet.spec import (
     pooling,
 )
 from intnet.spec.formats import Scaled
-from intnet.spec.methods import METHODS, wageubn
+from intnet.spec.methods import METHODS, packing, wageubn
 from intnet.spec.methods.float_master import rules as float_rules
 from intnet.spec.methods.step import of_layer
 
@@ -218,11 +218,11 @@ def _layer(manifest: Json, ports: Json, mine: Json, one: Json) -> Iterator[str]:
     else:
         yield f"the class {kind} is no layer of the definition, which has no rule of it"
     known = getattr(METHODS.get(manifest["generator"]["method"]), "RULES", {})
-    yield from (
-        f"`{path}` = {rule}"
-        for path, rule in known.items()
-        if path in mine and mine[path]["direction"] != "in"
-    )
+    for path, rule in known.items():
+        if path in mine and mine[path]["direction"] != "in":
+            yield f"`{path}` = {rule}"
+        elif path == "G" and "window" in mine:  # no port behind a switch, which reads what it was
+            yield f"{path} = {rule}"
 
 
 def _floating(port: Json) -> str:
@@ -242,7 +242,17 @@ def _products(kind: str, mine: Json) -> Iterator[str]:
         text = equations[path].format_map(operands)
         if path == "x1" and bias:
             text += f" + {bias.removesuffix('.old')}[o], added last"
+        if path == "gW" and "x0s" in mine:
+            text += _read_back(mine, mine[path]["encoding"] == "float32")
         yield f"`{path}`{geometry.INDEXED[kind][path]} = {text}{_floating(mine[path])}"
+
+
+def _read_back(mine: Json, floating: bool) -> str:
+    """In what form a product reads what the tape packed of x0: as it is where it is one of binary32."""
+    port = mine.get("x0") or mine.get("x") or {"format": None}
+    kind = (port["format"] or {"kind": ""})["kind"]
+    plain = kind != "BlockFloat" and (floating or not kind)
+    return "" if plain else f"; {packing.READ.get(kind, packing.READ[''])}"
 
 
 def _norm(mine: Json, one: Json, given: Json) -> Iterator[str]:
@@ -258,8 +268,10 @@ def _norm(mine: Json, one: Json, given: Json) -> Iterator[str]:
     for path, rule in rules.items():
         shown = path in mine and mine[path]["direction"] != "in"
         if shown or (path == "handed" and one["wanted"] and one["gradient"] is not None):
-            label = f"`{path}`" if shown else path
-            yield f"{label} = {rule.format_map(names)}" + "; in binary32" * (not known)
+            label, told = f"`{path}`" if shown else path, rule.format_map(names)
+            if "x1s" in mine and path in ("ggamma", "handed"):  # the way back has what the tape held of x1
+                told = f"{told.replace('x2', 'x2s')}; x2s = (x1s - mu) * r"
+            yield f"{label} = {told}" + "; in binary32" * (not known)
 
 
 def _activation(kind: str, ports: Json, mine: Json) -> Iterator[str]:
@@ -272,6 +284,7 @@ def _activation(kind: str, ports: Json, mine: Json) -> Iterator[str]:
     for path in ("e1", "e1q"):
         if path in mine:
             rule = floating[kind] if mine[path]["encoding"] == "float32" else back
+            rule = rule.replace("slope(x)", "slope(x3s)") if "x3s" in mine else rule
             yield f"`{path}` = {rule}{_floating(mine[path])}"
 
 
@@ -284,6 +297,9 @@ def _beside(kind: str, ports: Json, mine: Json, one: Json) -> Iterator[str]:
         if path.startswith("handed") and one["gradient"] is None:
             continue
         label, rule = f"`{path}`" if path in mine else path, told[floating]
+        if kind == "scale" and "x0s" in mine:  # the factors' gradient reads what the tape held
+            held = rule.replace("* v[n, y, x, c] over", "* x0s[n, y, x, c] over")
+            rule = held + _read_back(mine, value or error) * (held != rule)
         label += f"[{index}" * bool(index)
         if kind == "mean" and path == "handed" and "e0" in mine:  # of an image that another layer reads too
             label += ", stored as `e0` (here not the error at the output),"
@@ -354,6 +370,13 @@ def _updates(manifest: Json, steps: Sequence[Json], one: Json, mine: Json) -> It
         else:
             lines = wageubn.rules32(of_layer(settings, one["layer"]), step["epoch"])
         told.setdefault("; ".join(lines), []).append(str(step["step"]))
-    head = f"update of p = {', '.join(moved)}, in binary32; g is the last gradient of p above it: "
+    gradients = ", ".join(f"of {name} {_gradient(name, mine)}" for name in moved)
+    head = f"update of p = {', '.join(moved)}, in binary32; g is the gradient, {gradients}: "
     for line, having in told.items():
         yield f"in step {', '.join(having)}: " * (len(told) > 1) + head + line
+
+
+def _gradient(name: str, mine: Json) -> str:
+    """The port by which a parameter moves: the last that is made of its gradient, adapt's of length 1."""
+    ports = (f"g{name}n", f"g{name}q", f"g{name}")
+    return next((f"`{port}`" for port in ports if port in mine), "that of its layer")

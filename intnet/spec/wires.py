@@ -15,6 +15,7 @@ other, one wire after the other. Registers hold what `keep` gave them the beat b
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -280,8 +281,10 @@ class Circuit:
         return self._named(Wire(self, "cut", (bits, signed), (self.value(value),), span(bits, signed), name))
 
     def _named(self, wire: Wire) -> Wire:
-        if not wire.name:
-            raise ValueError("a wire needs a name")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.\[\]]*", wire.name):  # it stands in generated code
+            raise ValueError(
+                f"a wire has a name of letters, digits and _, as 'sum' or 'part[2]', not {wire.name!r}"
+            )
         if wire.name in self.wires:
             raise ValueError(f"two wires are called {wire.name}")
         self.wires[wire.name] = wire

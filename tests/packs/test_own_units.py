@@ -160,8 +160,9 @@ def test_wires_are_compared_by_name() -> None:
         circuit.select(True, 1, x)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="x is read twice"):
         circuit.read("x", 8)
-    with pytest.raises(ValueError, match="a wire needs a name"):
-        circuit.wire("", x)
+    for name in ("", "*/ evil", "a\nb", "é", "3x"):
+        with pytest.raises(ValueError, match="a wire has a name of letters, digits and _"):
+            circuit.wire(name, x)
 
 
 # -- results -----------------------------------------------------------------------------------
@@ -250,6 +251,13 @@ def test_all_that_a_testbench_declares_is_kept_from_ports(tmp_path: Path) -> Non
 
 def made_names(draft: Draft) -> set[str]:
     return {port.name for port, _ in draft.ports}
+
+
+@pytest.mark.parametrize("name", ["holds", "v0", "low12", "size3", "length1_2"])
+def test_names_of_the_definition_in_systemverilog_are_its_own(name: str) -> None:
+    with pytest.raises(PackError, match=f"the definition in SystemVerilog has a {name} of its own"):
+        check_name(name, "a port of adds")
+    check_name(f"my_{name}", "a port of adds")
 
 
 def test_the_library_keeps_to_it() -> None:

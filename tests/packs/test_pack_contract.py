@@ -212,7 +212,7 @@ def test_a_chain_of_accumulated_gradients_says_what_each_step_does(tmp_path: Pat
     run.train(1)
     read = pack.read(pack.write(layers.draft(run, ["fc2"], 3), tmp_path / "pack"))
     updates = re.findall(r"^- (.*update of p = .*)$", (read.folder / "CONTRACT.md").read_text(), re.M)
-    adds, moves, begins = (line.partition(" above it: ")[2] for line in updates)
+    adds, moves, begins = (line.partition("of W `gW`: ")[2] for line in updates)
     stays = "; p and what else is kept of it stay"
     assert adds == f"waiting of p = waiting.old of p + g{stays}" and begins == f"waiting of p = g{stays}"
     assert moves.startswith(
@@ -268,6 +268,18 @@ def test_every_expected_port_of_adapts_switch_has_its_rule(tmp_path: Path) -> No
             assert words.values(f"step{step}/fc2/window") == [lb, r, n]
         if f"step{step}/fc2/G" in words.ports:
             assert [_float(word) for word in words.values(f"step{step}/fc2/G")] == seen
+
+
+@pytest.mark.slow
+def test_a_switch_that_leaves_no_port_of_G_still_says_what_it_reads(tmp_path: Path) -> None:
+    """Behind a switch G is +0, which no device is judged by; the window's rule speaks of it all the same."""
+    options = {"lookback": "1-3", "resolution": "2-5"}
+    run = run_folder.build("adapt", options, "mlp", "digits", batch_size=8, limit=16)
+    run.train(2)
+    read = pack.read(pack.write(layers.draft(run, ["fc2"]), tmp_path / "pack"))
+    page = (read.folder / "CONTRACT.md").read_text()
+    assert "fc2/G" not in read.ports and "fc2/window" in read.ports
+    assert "\n- G = G.old + g in binary32, g itself where there is no G.old; g is gWn" in page
 
 
 def _float32(x: float) -> float:

@@ -152,7 +152,7 @@ class Data:
         return [self.arrays[k] for k in numbers if k is not None and self.arrays[k]["shape"] == made["shape"]]
 
     def _entered(self, event: Event, source: Expression, operands: Operands) -> dict[str, Any]:
-        symbol = operands.symbol(event.path)
+        symbol = operands.symbol(event)
         if isinstance(source, Root):
             return {
                 "kind": "root", "numerators": [str(n) for n in source.numerators], "den": str(source.den),
@@ -241,7 +241,7 @@ class Data:
         """The factors' names in this step's `factors`, and how they meet; None for no sum of products."""
         if event.path not in SUMS:
             return None
-        symbol = operands.symbol(event.path)
+        symbol = operands.symbol(event)
         names = symbol.factors
         if not names and (event.path in ("e4", "gW") or _SUM.fullmatch(symbol.formula)):
             said = _NAME.findall(symbol.formula)

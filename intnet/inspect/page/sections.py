@@ -84,7 +84,7 @@ class Given:
         """The paths in their order."""
         found = []
         for event, row in zip(self.events, self.rows, strict=True):
-            symbol = self.operands.symbol(event.path)
+            symbol = self.operands.symbol(event)
             formula = self.operands.formula(event)
             found.append(Shown(f"{event.layer}/{event.path}", event, row, symbol.part, formula))
         return found

@@ -37,6 +37,7 @@ _TESTBENCH = """
     clocks entered idle tail age born takes gives shown kept timeout had waited refused stalled beats_held
     results_held alone begun resets place until_reset reset_clock reset_at midway armed midvector fresh
 """
+_DEFINITION = re.compile(r"holds|(v|low|size)\d+|length\d+_\d+")  # wires of `circuits/verilog.py`
 KEYWORDS = frozenset(f"{_KEYWORDS} {_OF_C}".split())
 TESTBENCH = frozenset(_TESTBENCH.split())
 
@@ -49,3 +50,5 @@ def check_name(name: str, what: str) -> None:
         raise PackError(f"{name!r}, {what}: this is a word of SystemVerilog or C; take another name")
     if name in TESTBENCH:
         raise PackError(f"{name!r}, {what}: the testbench has a {name} of its own; take another name")
+    if _DEFINITION.fullmatch(name):
+        raise PackError(f"{name!r}, {what}: the definition in SystemVerilog has a {name} of its own")

@@ -86,11 +86,10 @@ def same(a: Any, b: Any) -> bool:
 
 def _form(value: Any) -> list[Any] | None:
     """The numbers of a sum of codes; None of anything else."""
-    if isinstance(value, QTensor) and isinstance(value.exponent, np.ndarray):
+    if not isinstance(value, QTensor | Exact) or isinstance(value.exponent, np.ndarray):
         return None
     expression = exact(value)
-    if not isinstance(expression, Exact):
-        return None
+    assert isinstance(expression, Exact)
     head = [expression.exponent, expression.offset, expression.den, expression.relu, *expression.shifts]
     terms = [part for term, factor in expression.terms for part in (term.codes, term.exponent, factor)]
     return [*head, *terms]

@@ -184,7 +184,7 @@ class Maker:
                 self.aliases[name] = found
             return
         result = event.result
-        formula = operands.symbol(event.path).formula
+        formula = operands.symbol(event).formula
         if isinstance(result, Exact):
             try:
                 x = result  # before it is divided
@@ -220,8 +220,11 @@ class Maker:
         return {"mode": "exact", "source": self._source(one, event, entered, operands)}
 
     def _source(self, one: Captured, event: Event, entered: Any, operands: Operands) -> Json | None:
-        dump = Dump(self.names, one.layer, _axes(one, event), self._name(event))
-        return dump(entered, self._name(event), "trail", _labels(event, operands))
+        name = self._name(event)
+        dump = Dump(self.names, one.layer, _axes(one, event), name)
+        plain = isinstance(entered, QTensor | np.ndarray)  # of another path, perhaps in another form
+        means = f"what is packed: {event.path[:-1]} in binary32" if isinstance(event.format, Codec) else ""
+        return dump(entered, name + ".source" * plain, "trail", _labels(event, operands), means)
 
     def _rounding(
         self, one: Captured, event: Event, format: Format, operands: Operands, direction: str, axes: str
@@ -258,7 +261,7 @@ class Maker:
         )
         rounding: Json = {"mode": event.rounding, "grid": None, "overflow": "saturate", "words": words}
         rounding |= {"word_bits": event.word_bits, "source": self._source(one, event, entered, operands)}
-        formula = operands.symbol(event.path).formula
+        formula = operands.symbol(event).formula
         made = packs(blocks.Path(self._name(event), event, axes, formula, rounding, chosen))
         self.names.ports += made.ports
         self.skipped |= made.skipped
@@ -368,6 +371,6 @@ def _labels(event: Event, operands: Operands) -> Labels:
     entered = event.operands if event.operands is not None else event.source
     if not isinstance(entered, Exact):
         return Labels()
-    symbol = operands.symbol(event.path)
+    symbol = operands.symbol(event)
     terms = tuple(operands.name(event, term, k) for k, (term, _) in enumerate(entered.terms))
     return Labels(terms, symbol.coefficients, symbol.offset, symbol.denominator)

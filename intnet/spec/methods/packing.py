@@ -32,6 +32,11 @@ from intnet.spec.words import words
 
 PREFIX = "saved."
 PACKED = ("x0", "x1", "x3")
+READ = {  # as golden packs print it, by the kind of x0's format: what an exact or a block product reads of a~
+    "Scaled": "x0s read in BF(wl), ties to even: s is that of a~",
+    "BlockFloat": "x0s read in block float: blocks and b of x0, e of a~, ties to even",
+    "": "x0s read at the exponent of x0: rounded there, ties to even, without limits",
+}
 PRESETS = {(2, 4): 0.5, (2, 6): 0.3, (3, 6): 0.4, (4, 8): 0.2}  # mix_levels_prob of listing 5.6
 
 
