@@ -354,6 +354,28 @@ def _shifted(w: Words, by: int) -> np.ndarray:
     return wrapped(codes, w.port.bits, w.port.signed)
 
 
+def _off_by_one(w: Words) -> Iterator[tuple[str, Variant]]:
+    """Of an exponent, a count, the exponent in a binary32."""
+    if w.port.encoding == "float32":
+        yield "an exponent one too large: twice the value", partial(_times, factor=np.float32(2))
+        yield "an exponent one too small: half the value", partial(_times, factor=np.float32(0.5))
+    elif w.port.encoding == "integer":
+        yield "one too large", partial(_plus, by=1)
+        yield "one too small", partial(_plus, by=-1)
+
+
+def _plus(w: Words, by: int) -> np.ndarray:
+    return wrapped(w.want + by, w.port.bits, w.port.signed)
+
+
+def _times(w: Words, factor: np.float32) -> np.ndarray:
+    """Of patterns of binary32; NaNs stay."""
+    values = w.want.astype(np.uint32).view(np.float32)
+    with np.errstate(over="ignore", under="ignore"):
+        made = (values * factor).view(np.uint32).astype(np.int64)
+    return np.where(np.isnan(values), w.want, made)
+
+
 def _bit(change: Callable[[np.ndarray, int], np.ndarray], bit: int) -> Variant:
     return lambda w: wrapped(change(w.want, 1 << bit), w.port.bits, w.port.signed)
 
@@ -387,6 +409,7 @@ def singles(w: Words) -> Iterator[tuple[str, Variant]]:
         if not w.traced:
             yield "shift by one, too far right", partial(_shifted, by=-1)
             yield "shift by one, too far left", partial(_shifted, by=1)
+            yield from _off_by_one(w)
         yield "negated", _negated
         yield "bits in the other order", partial(_turned, 1)
     if w.port.bits > 8 and w.port.bits % 8 == 0:

@@ -62,14 +62,21 @@ def latencies(w: Words) -> Iterator[tuple[str, Variant]]:
 
 
 def orders(w: Words) -> Iterator[tuple[str, Variant]]:
-    """Right elements written along other axes first: of a port of a few axes whose file is in C order."""
+    """Right elements written along other axes first, or one axis backwards: of a file in C order."""
     shape, names = w.port.shape, w.port.axes.split(",")
     if w.port.order or len(names) != len(shape) or len(shape) > MOST_AXES or w.want.size != prod(shape):
         return
     for axes in permutations(range(len(shape))):
         if axes != tuple(range(len(shape))):
             yield f"axes in the order {','.join(names[axis] for axis in axes)}", partial(_turned, axes)
+    for axis, name in enumerate(names):
+        if shape[axis] > 1:
+            yield f"axis {name} backwards", partial(_backwards, axis)
 
 
 def _turned(axes: tuple[int, ...], w: Words) -> np.ndarray:
     return w.want.reshape(w.port.shape).transpose(axes).reshape(-1)
+
+
+def _backwards(axis: int, w: Words) -> np.ndarray:
+    return np.flip(w.want.reshape(w.port.shape), axis).reshape(-1)

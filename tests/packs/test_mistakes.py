@@ -12,6 +12,7 @@ from intnet.numbers.formats import Flag
 from intnet.packs.diagnosis import Verdict, diagnose
 from intnet.packs.mistakes import Words
 from intnet.packs.ports import Port
+from intnet.spec import float32
 from intnet.spec.formats import flag_encode
 from intnet.spec.rounding import overflow, round_fraction
 
@@ -298,3 +299,26 @@ def test_noise_has_no_known_mistake() -> None:
     xs = values(6)
     got = [source.randrange(-127, 128) for _ in xs]
     assert not whole(diagnose(words(xs, [right(x) for x in xs], got)))
+
+
+@pytest.mark.parametrize(("by", "name"), [(2, "large: twice"), (Fraction(1, 2), "small: half")])
+def test_an_exponent_of_a_binary32_that_is_off_by_one(by: Fraction | int, name: str) -> None:
+    """Subnormals and ends included: doubled exactly or infinite, halved with one rounding."""
+    source = random.Random(7)
+    patterns = [source.randrange(1 << 31) % 0x7F800000 | source.randrange(2) << 31 for _ in range(300)]
+    patterns += [0, 1 << 31, 1, 2, 3, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x7F000000, 0x7F7FFFFF, 0x7F800000]
+    want, got = np.array(patterns, np.int64), np.array([scaled(p, by) for p in patterns], np.int64)
+    port = Port("x", "out", (len(patterns),), "N", 32, signed=False, encoding="float32")
+    (found,) = diagnose(Words(port, want, got, {}))
+    assert found.whole and found.name == f"an exponent one too {name} the value"
+
+
+def scaled(pattern: int, by: Fraction | int) -> int:
+    """The pattern of the value times `by`, by the definition's binary32."""
+    sign, size = pattern & 1 << 31, pattern & 0x7FFFFFFF
+    if size == 0x7F800000:
+        return pattern
+    exact = float32.value(float32.units_of(size)) * by
+    if exact >= 2**128:
+        return sign | 0x7F800000
+    return sign | float32.bits_of(float32.units(float32.to_float32(exact)))

@@ -143,6 +143,8 @@ ANYWHERE: dict[str, Callable[[Codes, int, int], Codes]] = {
     "one vector early (latency)": lambda c, lanes, bits: c[lanes:] + [1] * lanes,
     "shift by one, too far right": lambda c, lanes, bits: [x // 2 for x in c],
     "shift by one, too far left": lambda c, lanes, bits: [2 * x for x in c],
+    "one too large": lambda c, lanes, bits: [x + 1 for x in c],
+    "one too small": lambda c, lanes, bits: [x - 1 for x in c],
     "negated": lambda c, lanes, bits: [-x for x in c],
     "bit 3 stuck at 0": lambda c, lanes, bits: [x & ~8 for x in c],
     "bit 3 stuck at 1": lambda c, lanes, bits: [x | 8 for x in c],
@@ -180,6 +182,10 @@ def test_every_order_of_four_axes_is_one_of_the_orders() -> None:
     port = Port("x", "expected", (2, 3, 4, 5), "N,H,W,C", 8)
     words = Words(port, np.array(codes), np.array(codes), {})
     found = {name: make(words).tolist() for name, make in places.orders(words)}
+    backwards = {name: found.pop(f"axis {name} backwards") for name in "NHWC"}
+    for name in "NHWC":
+        each = itertools.product(*(range(sizes[a])[:: -1 if a == name else 1] for a in "NHWC"))
+        assert backwards[name] == [codes[((n * 3 + h) * 4 + w) * 5 + c] for n, h, w, c in each]
     assert len(found) == 23
     for axes in itertools.permutations("NHWC"):
         if axes != tuple("NHWC"):
