@@ -93,6 +93,8 @@ def train(work: RunFolder, args: argparse.Namespace) -> int:
             f"from step {run.step:,} to {work.plan.steps:,} in {work.folder}",
             flush=True,
         )
+        for remark in run.data.remarks():
+            print(f"{own['data']}: {remark}", flush=True)
     stop, show = stopping.stop(), Show(work, args.json)
     try:
         watched = nullcontext() if args.stats is None else logged(work.run, args.stats, args.stats_every)

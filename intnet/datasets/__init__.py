@@ -124,6 +124,10 @@ def findable(name: str) -> bool:
 def _known(name: str) -> Callable[[Path | None], Dataset]:
     if name not in LOADERS and os.path.isdir(name):
         raise ConfigError(f"unknown data set {name!r}; for a folder of images write {folder.PREFIX}{name}")
+    if name not in LOADERS and os.path.isfile(name) and name.endswith(arrays.TABLES):
+        raise ConfigError(
+            f"unknown data set {name!r}; {arrays.OF_A_TABLE.format(name=os.path.basename(name))}"
+        )
     if name not in LOADERS and os.path.isfile(name):
         raise ConfigError(f"unknown data set {name!r}; for a file of arrays write {arrays.PREFIX}{name}")
     return LOADERS.find(name)

@@ -37,6 +37,12 @@ from intnet.numbers import rng
 from intnet.numbers.exact_values import plain
 
 PREFIX = "arrays:"
+TABLES = (".csv", ".tsv", ".txt")
+OF_A_TABLE = (
+    "a table becomes arrays by numpy: t = numpy.genfromtxt({name!r}, delimiter=',', skip_header=1); "
+    "numpy.savez('mine.npz', X=t[:, :-1], y=t[:, -1].astype(int)), the last column the class, from 0 on; "
+    "then --data arrays:mine.npz"
+)
 BYTES_EXPONENT = -8  # of bytes, unless told: 0..255 are 0..255/256
 WIDEST = 1 << 23  # |code| of images: float32 holds them
 EXPONENTS = range(-100, 101)
@@ -72,7 +78,9 @@ def from_arrays(
     DataError or ConfigError says what is wrong.
     """
     if (X_test is None) != (y_test is None) or (test is not None and X_test is not None):
-        raise ConfigError(f"{name}: give a test part as X_test and y_test, or as a share of X: test=0.2")
+        raise ConfigError(
+            f"{name}: a test part has both X_test and y_test; or from_arrays draws a share: test=0.2"
+        )
     if exponent is not None and not (is_int(exponent) and exponent in EXPONENTS):
         raise ConfigError(
             f"{name}: exponent {exponent!r} is not an integer from -100 to 100 (value = code * 2**exponent)"
@@ -159,14 +167,18 @@ def split_members(seed: int, n: int, share: float) -> np.ndarray:
     """bool[n]: which examples are the test part. Defined by `spec/data.py: split_members`."""
     if not is_int(seed):
         raise ConfigError(f"seed={seed!r}: a whole number")
-    if not isinstance(share, float) or not 0 < share < 1 or not 1 <= round(share * n) < n:
+    if (
+        not isinstance(share, float | np.floating)
+        or not 0 < share < 1
+        or not 1 <= round(float(share) * n) < n
+    ):
         raise ConfigError(
             f"test={share!r}: a share of {n:,} examples, as 0.2, that leaves some of either part"
         )
     halves = rng.words(seed, step=0, stream=rng.stream("data/test"), n=2 * n, alone=True).astype(np.uint64)
     keys = halves[0::2] << np.uint64(32) | halves[1::2]
     chosen = np.zeros(n, bool)
-    chosen[np.argsort(keys, kind="stable")[: round(share * n)]] = True
+    chosen[np.argsort(keys, kind="stable")[: round(float(share) * n)]] = True
     return chosen
 
 
@@ -205,7 +217,7 @@ def rounded_to(numbers: np.ndarray, exponent: int, where: str) -> tuple[np.ndarr
     """
     check_finite(numbers, where)
     flat, codes = np.ascontiguousarray(numbers).reshape(-1), np.empty(numbers.size, np.int32)
-    changed, greatest = 0, 0.0
+    changed, vanished, greatest = 0, 0, 0.0
     for start in range(0, flat.size, _PART):
         values = flat[start : start + _PART].astype(np.float64)
         made = np.rint(np.ldexp(values, -exponent))
@@ -218,9 +230,10 @@ def rounded_to(numbers: np.ndarray, exponent: int, where: str) -> tuple[np.ndarr
             )
         errors = np.abs(values - np.ldexp(made, exponent))
         changed += int(np.count_nonzero(errors))
+        vanished += int(np.count_nonzero(errors[made == 0]))
         greatest = max(greatest, float(errors.max(initial=0)))
         codes[start : start + _PART] = made.astype(np.int32)
-    return narrowest(codes.reshape(numbers.shape)), Rounded(changed, flat.size, greatest)
+    return narrowest(codes.reshape(numbers.shape)), Rounded(changed, flat.size, greatest, vanished)
 
 
 def codes_like(data: Dataset, X: Any, where: str = "X") -> np.ndarray:
@@ -284,12 +297,13 @@ def read(file: Path, name: str, in_memory: bool) -> Dataset:
     try:
         with open(file, "rb") as stream:  # NumPy leaves one that it opens itself open, where it is damaged
             if stream.read(2) not in (b"PK", b"\x93N"):  # of other files NumPy says how to read pickles
-                raise ValueError("neither .npz nor .npy")
+                told = f": {OF_A_TABLE.format(name=file.name)}" if file.suffix in TABLES else ""
+                raise ValueError(f"neither .npz nor .npy{told}")
             stream.seek(0)
             found = np.load(stream, allow_pickle=False)
             if isinstance(found, np.ndarray):
                 raise ValueError("one array alone, not several by name")
-            arrays: dict[str, Any] = {key: found[key] for key in found.files}
+            arrays: dict[str, Any] = {key: _plain(found, key) for key in found.files}
     except FileNotFoundError:
         raise DataError(f"{file}: no such file; numpy.savez({file.name!r}, X=X, y=y) writes one") from None
     except MemoryError:
@@ -302,6 +316,19 @@ def read(file: Path, name: str, in_memory: bool) -> Dataset:
         what = f"has no {missing[0]}" if missing else f"has {odd[0]!r}"
         raise DataError(f"{file} {what}: it has {', '.join(REQUIRED)}, may have {', '.join(OPTIONAL)}")
     return replace(_made(arrays, name), in_memory=in_memory)
+
+
+def _plain(found: Any, key: str) -> np.ndarray:
+    """An array of the file; ValueError for one of objects, with what to do."""
+    try:
+        array: np.ndarray = found[key]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise ValueError(
+            f"{key} holds Python objects: write {key}.astype(float), of labels .astype(int)"
+        ) from None
+    return array
 
 
 def again(data: Dataset) -> Dataset:

@@ -19,20 +19,22 @@ CODE = (1 << 15) - 1  # greatest |code| of the images that a set is made of
 
 @dataclass(frozen=True)
 class Rounded:
-    """What it changed that numbers became codes: how many of how many, and the greatest |change|."""
+    """What it changed that numbers became codes: how many of how many, the greatest |change|, new zeros."""
 
     changed: int
     elements: int
     greatest: float
+    vanished: int
 
     def __add__(self, other: "Rounded") -> "Rounded":
-        greatest = max(self.greatest, other.greatest)
-        return Rounded(self.changed + other.changed, self.elements + other.elements, greatest)
+        counts = self.changed + other.changed, self.elements + other.elements
+        return Rounded(*counts, max(self.greatest, other.greatest), self.vanished + other.vanished)
 
     def __str__(self) -> str:
         if not self.changed:
             return f"none of {self.elements:,} numbers"
-        return f"{self.changed:,} of {self.elements:,} numbers, by {self.greatest:.2g} at most"
+        lost = f"; {self.vanished:,} became 0" * bool(self.vanished)
+        return f"{self.changed:,} of {self.elements:,} numbers, by {self.greatest:.2g} at most{lost}"
 
 
 def narrowest(codes: np.ndarray) -> np.ndarray:
@@ -110,6 +112,12 @@ class Dataset(Shown):
             return f"; class {found[0]} has no image to train on" if found else ""
         names = ", ".join(map(str, found[:4])) + (f", .. ({len(found):,} in all)" if len(found) > 4 else "")
         return f"; classes {names} have no image to train on"
+
+    def remarks(self) -> list[str]:
+        """What a training should say of it: numbers that were rounded, classes without an image."""
+        changed = self.rounded is not None and self.rounded.changed
+        rounding = f"rounded to steps of 2^{self.exponent}: {self.rounded}"
+        return [rounding] * bool(changed) + [self._empty().removeprefix("; ")] * bool(self._empty())
 
     def summary(self) -> Table:
         """What it is, and what a value of it is."""

@@ -88,6 +88,7 @@ def test_numbers_are_rounded_once_to_nearest(X: np.ndarray) -> None:
     assert d.rounded is not None
     assert (d.rounded.changed, d.rounded.elements) == (sum(c != 0 for c in changes), 12)
     assert Fraction(d.rounded.greatest) == max(changes)
+    assert d.rounded.vanished == sum(x != 0 and c == 0 for x, c in zip(exact, codes.flat, strict=True))
 
 
 @pytest.mark.parametrize("k", [-30, 0, 7])
@@ -134,6 +135,36 @@ def test_an_exponent_of_ones_own() -> None:
     d = datasets.from_arrays(np.array([[0.3, 1.0]]), [0], exponent=-4)
     assert plain(d.train_images).reshape(-1).tolist() == [5, 16] and d.exponent == -4
     assert str(d.rounded) == "1 of 2 numbers, by 0.013 at most"
+    d = datasets.from_arrays(np.array([[0.3, 1e9], [-0.2, 5.0]]), [0, 2])
+    assert d.remarks() == [
+        f"rounded to steps of 2^{d.exponent}: 4 of 4 numbers, by 1.4e+04 at most; 3 became 0",
+        "class 1 has no image to train on",
+    ]
+    assert datasets.load("digits").remarks() == []
+
+
+def test_a_table_is_told_how_it_becomes_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the words of the message."""
+    file = tmp_path / "d.csv"
+    file.write_text("a,b,class\n0.5,1.5,0\n0.25,1,1\n")
+    with pytest.raises(ConfigError, match="a table becomes arrays by numpy") as caught:
+        datasets.load(str(file))
+    with pytest.raises(DataError, match="a table becomes arrays by numpy"):
+        datasets.load(f"arrays:{file}")
+    made, saved = re.findall(r"t = (numpy.*?\)); (numpy.*?\)\)), the last", str(caught.value))[0]
+    monkeypatch.chdir(tmp_path)
+    exec(f"import numpy\nt = {made}\n{saved}")
+    assert plain(datasets.load("arrays:mine.npz").train_images).shape == (2, 1, 1, 2)
+
+
+def test_arrays_of_objects_are_told_by_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "o.npz", X=some(2, 2), y=np.array([0, None]))
+    with pytest.raises(DataError, match=r"y holds Python objects: write y.astype\(float\), of labels"):
+        datasets.load(f"arrays:{tmp_path / 'o.npz'}")
+
+
+def test_a_share_of_another_float() -> None:
+    assert len(datasets.from_arrays(some(10, 2), [0, 1] * 5, test=np.float32(0.2)).test_labels) == 2
 
 
 def test_a_crop_pads_numbers_with_zeros() -> None:
@@ -202,8 +233,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"classes": 2.5}, "the number of classes is 2.5, not an integer"),
     ({"exponent": -1.5}, "arrays: exponent -1.5 is not an integer"),
     ({"exponent": 101}, "arrays: exponent 101 is not an integer from -100 to 100"),
-    ({"y_test": None}, "arrays: give a test part as X_test and y_test, or as a share"),
-    ({"test": 0.5}, "arrays: give a test part as X_test and y_test, or as a share"),
+    ({"y_test": None}, "arrays: a test part has both X_test and y_test; or from_arrays draws a share"),
+    ({"test": 0.5}, "arrays: a test part has both X_test and y_test; or from_arrays draws a share"),
 ]  # fmt: skip
 
 

@@ -107,9 +107,15 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (("wageubn-widths", "--out", "x"), "--out: wageubn-widths keeps nothing"),
         (("wageubn-batch-size", "--out", "README.md"), "README.md is a file"),
         (("wageubn-widths", "--limit", "0"), "'0' is not a whole number"),
-        (("wageubn-widths", "--limit", "9999"), "cannot take the first 9999 of 1438"),
+        (
+            ("wageubn-widths", "--limit", "9999"),
+            "digits has 1,438 training images: give --limit, 1,438 at most",
+        ),
         (("wageubn-widths", "--model", "resnet9"), "resnet9"),
-        (("wageubn-batch-size", "--data", "digits", "--limit", "100"), "batch size 128"),
+        (
+            ("wageubn-batch-size", "--data", "digits", "--limit", "100"),
+            "--limit 100: the largest batches of this check have 128 images",
+        ),
         (("wageubn-data-ratio", "--plot", "x.bmp"), "end the name in"),
         (("wageubn-data-ratio", "--data-dir", "nowhere"), "fashion-mnist"),
     ],

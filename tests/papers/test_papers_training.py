@@ -1,6 +1,7 @@
 """The checks that train: one path quantized, every update seen, data ratios, runs that are gone on with."""
 
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -202,11 +203,23 @@ def test_runs_are_kept_and_not_trained_again(tmp_path: Path, monkeypatch: pytest
     kept.write_text(text.replace('"batch_size": 64', '"batch_size": 32'))
     with pytest.raises(training.ConfigError, match=r"of another run \(batch_size differ"):
         check.run(task)
+    kept.write_text(re.sub('"data_sha256": "..', '"data_sha256": "xx', text))
+    with pytest.raises(training.ConfigError, match="the data: --data, --limit or --tests differ"):
+        check.run(task)
     held = json.loads(text)
     del held["outcome"]["loss"]
     kept.write_text(json.dumps(held))
     with pytest.raises(training.ConfigError, match="damaged"):
         check.run(task)
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint.npz").write_bytes(b"")
+    with pytest.raises(
+        training.ConfigError, match=r"holds checkpoint.npz, which no check wrote: name another"
+    ):
+        CHECKS["wageubn-single-path"].run(Task(TINY, out=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.npz"]
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -69,9 +70,16 @@ class Outcome:
     own_accuracy: float | None = None
 
 
+_OWN_FILE = re.compile(r".*\+seed=\d+\.json")  # what `train` keeps of an outcome
+
+
 def load(sizes: Sizes, data_dir: str | None) -> Dataset:
     """The data with so many training images and at most so many test images."""
-    data = datasets.load(sizes.data, data_dir).first(sizes.limit)
+    whole = datasets.load(sizes.data, data_dir)
+    if sizes.limit > len(whole.train_labels):
+        there = len(whole.train_labels)
+        raise ConfigError(f"{sizes.data} has {there:,} training images: give --limit, {there:,} at most")
+    data = whole.first(sizes.limit)
     images = data.test_images
     count = min(sizes.tests, len(images))
     few = images.first(count) if isinstance(images, FileImages) else images[:count]
@@ -113,6 +121,9 @@ def about_arms(sizes: Sizes, batch_size: int | None = BATCH) -> str:
 def train(task: Task, arms: Sequence[Arm]) -> dict[str, list[Outcome]]:
     """Arm -> its outcome at every seed. With a folder, each outcome is kept there and not computed again."""
     sizes = task.training
+    widest = max(arm.batch_size for arm in arms)
+    if sizes.limit < widest:
+        raise ConfigError(f"--limit {sizes.limit}: the largest batches of this check have {widest} images")
     data = load(sizes, task.data_dir)
     steps = {arm.name: sizes.epochs * -(-len(data.train_labels) // arm.batch_size) for arm in arms}
     total, done = len(sizes.seeds) * sum(steps.values()), 0
@@ -120,6 +131,11 @@ def train(task: Task, arms: Sequence[Arm]) -> dict[str, list[Outcome]]:
     found: dict[str, list[Outcome]] = {arm.name: [] for arm in arms}
     with ExitStack() as held:
         if task.out is not None:
+            odd = [name for name in files.content(task.out, "check") if not _OWN_FILE.fullmatch(name)]
+            if odd:
+                raise ConfigError(
+                    f"{task.out} holds {files.shown(odd)}, which no check wrote: name another --out"
+                )
             task.out.mkdir(parents=True, exist_ok=True)
             held.enter_context(files.lock(task.out))
         for seed, arm in itertools.product(sizes.seeds, arms):
@@ -171,7 +187,8 @@ def _read(file: Path | None, own: dict[str, Any], entries: dict[str, Any]) -> Ou
     except ValueError as error:
         raise ConfigError(f"{file}: damaged ({error}): delete it, and give the same command again") from None
     if kept["run"] != own:
-        keys = ", ".join(key for key in own if kept["run"].get(key) != own[key])
+        told = {"data_sha256": "the data: --data, --limit or --tests"}
+        keys = ", ".join(told.get(key, key) for key in own if kept["run"].get(key) != own[key])
         raise ConfigError(f"{file} is of another run ({keys} differ): name another --out")
     return Outcome(**{key: kept["outcome"][key] for key in entries})
 
