@@ -151,6 +151,8 @@ def lfsr_words(seed: int, n: int) -> np.ndarray:
     Defined by `spec/words.py: lfsr`.
     """
     next(lfsr_states(seed))  # checks the seed
+    if n < 0:
+        raise ConfigError(f"{n} draws: a whole number from 0 on")
     out = np.empty(n, np.uint16)
     _lfsr_fill(seed, out)
     return out

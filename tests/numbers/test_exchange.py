@@ -102,6 +102,8 @@ def test_codes_and_blocks_go_out_and_come_back() -> None:
     for name in ("float8_e4m3b11fnuz", "float8_e4m3fnuz", "int4"):
         with pytest.raises(FormatError, match=f"no format has the words of {name}"):
             FloatTensor.from_array(np.zeros(2, getattr(ml_dtypes, name)))
+    with pytest.raises(FormatError, match=r"list has none: quantize\(x, format\)"):
+        FloatTensor.from_array([1.0])  # type: ignore[arg-type]
     assert np.asarray(q.elements, ml_dtypes.bfloat16).dtype == ml_dtypes.bfloat16
     with pytest.raises(NumberError, match="not every value is exactly a float4"):
         np.asarray(quantize([0.3], E4M3), ml_dtypes.float4_e2m1fn)

@@ -249,6 +249,8 @@ def test_lfsr_draws_round_a_tensor_as_the_docstring_says():
 
 def test_an_lfsr_never_starts_or_ends_in_zero():
     assert rng.lfsr_words(1, 0).tolist() == []
+    with pytest.raises(ConfigError, match="-3 draws: a whole number from 0 on"):
+        rng.lfsr_words(1, -3)
     assert 0 not in itertools.islice(rng.lfsr_states(1), 10_000)
     for seed in (0, -1, 2**32):
         with pytest.raises(ConfigError, match="non-zero"):
