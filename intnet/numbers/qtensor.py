@@ -171,9 +171,7 @@ class QTensor(Shown):
         if base not in (2, 16):
             raise FormatError(f"bit patterns are read in base 16 or 2, not {base}")
         if not isinstance(format, FixedPoint):
-            raise FormatError(
-                f"bit patterns are words of a FixedPoint, as FixedPoint(8, 6), not of {format!r}"
-            )
+            raise FormatError(f"patterns are words of a FixedPoint, as FixedPoint(8, 6), not of {format!r}")
         array = np.asarray(bits, dtype=object)
         codes = np.empty(array.shape, np.int64)
         for index, text in np.ndenumerate(array):

@@ -154,9 +154,7 @@ class FloatTensor(Shown):
     def from_array(cls, array: np.ndarray) -> "FloatTensor":
         """Of an array of package ml_dtypes, float16 or float32: its words as they are, any NaN's too."""
         if not isinstance(array, np.ndarray):
-            raise FormatError(
-                f"an array has words to take, {type(array).__name__} has none: quantize(x, format)"
-            )
+            raise FormatError(f"an array has words, {type(array).__name__} has none: quantize(x, format)")
         if not array.dtype.isnative or type(array) not in (np.ndarray, np.memmap):
             array = exact_values.bare(array)
         key = next((key for key, dtype in _DTYPES.items() if dtype == array.dtype.name), None)

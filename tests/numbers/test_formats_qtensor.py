@@ -214,7 +214,7 @@ def test_patterns_may_carry_a_prefix_and_keep_their_shape():
     assert QTensor.from_bits(["0b11", "101"], fmt, base=2).codes.tolist() == [3, 5]
     assert QTensor.from_bits("0b1", fmt).codes.tolist() == 0x0B1  # base 16: what hex() writes for 177
     assert QTensor.from_bits(np.array([255, 1], np.uint8), FixedPoint(8, 0)).codes.tolist() == [-1, 1]
-    with pytest.raises(FormatError, match="words of a FixedPoint, as FixedPoint.*not of 8"):
+    with pytest.raises(FormatError, match=r"words of a FixedPoint, as FixedPoint.*not of 8"):
         QTensor.from_bits([1], 8)
     assert qtensor([-1, 5], dtype=np.int8).hex().tolist() == ["f", "5"]  # no format: the width really used
 
