@@ -386,7 +386,7 @@ def test_bad_files(tmp_path: Path) -> None:
         "one.npy": "one array alone",
         "no_y.npz": "has no y: it has X, y, may have X_test",
         "odd.npz": "has 'x_test': it has X, y",
-        "object.npz": "allow_pickle=False",
+        "object.npz": "X holds Python objects",
     }.items():
         with pytest.raises(DataError, match=re.escape(message)):
             datasets.load(f"arrays:{name}", tmp_path)
