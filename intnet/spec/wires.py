@@ -15,7 +15,6 @@ other, one wire after the other. Registers hold what `keep` gave them the beat b
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -281,7 +280,8 @@ class Circuit:
         return self._named(Wire(self, "cut", (bits, signed), (self.value(value),), span(bits, signed), name))
 
     def _named(self, wire: Wire) -> Wire:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.\[\]]*", wire.name):  # it stands in generated code
+        plain = wire.name.translate(str.maketrans(".[]", "___"))
+        if not (plain.isascii() and plain.isidentifier()):  # it stands in generated code
             raise ValueError(
                 f"a wire has a name of letters, digits and _, as 'sum' or 'part[2]', not {wire.name!r}"
             )
