@@ -309,7 +309,7 @@ def test_inputs_of_every_kind_are_what_they_are() -> None:
         (lambda: quantize([np.inf], BF16).fractions(), NumberError, r"inf at \(0,\) has no code"),
         (lambda: FloatTensor.from_array(np.zeros(1)), FormatError, "no format has the words of float64"),
         (lambda: quantize([0.1], Float(3, 3)).to_array(), FormatError, "ml_dtypes has no type of the words"),
-        (lambda: np.dot(quantize([0.1], BF16), [1.0]), NumberError, r"np\.dot of small floats has no exact answer"),
+        (lambda: np.dot(quantize([0.1], BF16), [1.0]), NumberError, r"np\.dot of small floats has no exact"),
         (lambda: quantize(Exact([(WHOLE, 1)], 0, den=3), BF16), FormatError, "a quotient or a root is no"),
         (lambda: np.asarray(quantize([0.1], BF16), np.int8), NumberError, "not every value is exactly"),
     ],

@@ -285,25 +285,6 @@ def test_a_log_that_lacks_an_epoch_is_named(made: tuple[Path, plan.Plan]) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cut", [None, -1, 0])
-def test_a_log_of_a_run_that_is_done_has_all_its_epochs(
-    cut: int | None, made: tuple[Path, plan.Plan], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Gone (None), without its last line, or empty: the others' rows stand, and what to do is said."""
-    folder, own = made
-    log = plan.run_folder(folder, own.points[1], 2) / "metrics.jsonl"
-    lines = log.read_text().splitlines(keepends=True)
-    log.unlink() if cut is None else log.write_text("".join(lines[:cut]))
-    status, out, err = here(capsys, "sweep", "--show", folder)
-    assert (status, err) == (1, "") and "4 of 6 runs are done" in out and "1/2 failed" in out
-    assert f"{log}: it has {1 if cut else 0} lines of epochs, and the run did 2: remove {log.parent}" in out
-    shown = table.Sweep(folder, own)
-    assert shown.rows[0].mean("mean_accuracy") == 0.34375 and shown.rows[1].values("best_accuracy") == [0.5]
-    shutil.rmtree(log.parent)
-    assert here(capsys, "sweep", "--show", folder)[0] == 0  # trained again by the same command
-
-
-@pytest.mark.slow
 def test_the_table(made: tuple[Path, plan.Plan]) -> None:
     """Runs 0, 1, 2 are seed 1 of the points, 3 and 4 seed 2 of the first two."""
     folder, own = made

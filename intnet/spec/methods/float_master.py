@@ -219,10 +219,7 @@ def penalised(
 
 
 def rules(s: Settings, lr: float, t: int, penalties: tuple[float, float], waiting: int = 0) -> list[str]:
-    """`update` with its numbers, as golden packs print it: p is the parameter, g its gradient.
-
-    waiting: gradients that wait for an update when the step begins: a step may only add its own to them
-    """
+    """`update` with its numbers, as golden packs print it: of p, its gradient g, so many `waiting` ahead."""
     if waiting + 1 < s.accs:
         return [
             f"waiting of p = {'waiting.old of p + ' * (waiting > 0)}g",
