@@ -1,4 +1,4 @@
-"""Sweeps and comparisons of which one run's log is not whole: the others' rows stand, and what to do is said."""
+"""One run of a sweep or a comparison whose log is not whole: the others stand, and what to do is said."""
 
 import shutil
 from pathlib import Path
