@@ -362,10 +362,8 @@ def _updates(manifest: Json, steps: Sequence[Json], one: Json, mine: Json) -> It
     told: dict[str, list[str]] = {}  # equations -> the steps that have them
     for step in steps:
         if "rates" in step:
-            rates, waiting = (
-                step["rates"],
-                step.get("method", {}).get("waiting", {"values": [0]})["values"][0],
-            )
+            rates = step["rates"]
+            waiting = step.get("method", {}).get("waiting", {"values": [0]})["values"][0]
             lines = float_rules(settings, rates["lr"], rates["t"], tuple(rates["penalties"]), waiting)
         else:
             lines = wageubn.rules32(of_layer(settings, one["layer"]), step["epoch"])
