@@ -16,6 +16,7 @@ from intnet.layers import SiLU
 from intnet.packs import layers, pack, ports
 from intnet.packs.ports import Case, Draft
 from intnet.runs import run_folder
+from intnet.spec.float32 import to_float32
 from tests.support import weighed
 from tests.support.contract_device32 import Sums, number, single
 from tests.support.plain_pack import Plain
@@ -68,17 +69,58 @@ def read_back(plain: Plain, text: str, a: list[Fraction]) -> list[Fraction]:
     return [max(-top, min(top - 1, round(x / unit))) * unit for x in a]
 
 
+def block_of(shape: list[int], flat: int) -> int:
+    """Blocks are 4x4, in C order."""
+    row, column = divmod(flat, shape[1])
+    return row // 4 * -(-shape[1] // 4) + column // 4
+
+
+def widths(plain: Plain, name: str) -> list[int]:
+    """b of each block."""
+    bits = plain.ports[name]["rounding"]["bits"]
+    return plain.values(bits) if isinstance(bits, str) else [bits] * len(plain.values(f"{name}.e"))
+
+
+def in_blocks(plain: Plain, name: str) -> list[Fraction]:
+    """The values of a port in blocks: code * 2^(e - b + 1)."""
+    shape, e, b = plain.ports[name]["shape"], plain.values(f"{name}.e"), widths(plain, name)
+    places = [block_of(shape, k) for k in range(shape[0] * shape[1])]
+    return [
+        code * Fraction(2) ** (e[at] - max(b[at], 1) + 1)
+        for code, at in zip(plain.values(name), places, strict=True)
+    ]
+
+
+def blocks_again(shape: list[int], bits: list[int], a: list[Fraction]) -> list[Fraction]:
+    """a~ in blocks of so many bits: e the smallest with max |a~| < 2^e, codes to nearest, limited."""
+    out = [Fraction(0)] * len(a)
+    for block, b in enumerate(bits):
+        inside = [k for k in range(len(a)) if block_of(shape, k) == block]
+        top = max(abs(a[k]) for k in inside)
+        e = next(e for e in range(-128, 128) if top < Fraction(2) ** e)
+        step, most = Fraction(2) ** (e - max(b, 1) + 1), 2 ** max(b - 1, 0) - 1
+        for k in inside:
+            out[k] = max(-most, min(most, round(a[k] / step))) * step
+    return out
+
+
 @pytest.mark.slow
 def test_the_weights_gradient_reads_what_the_tape_held(folder: Path) -> None:
-    """Of a linear layer, every element by the rule of the page; of blocks the rule alone is looked at."""
+    """Of a linear layer, every element by the rule of the page; of blocks the exact sum is rounded once."""
     plain, text = Plain(folder), rules(folder, FC)
     assert "`gW`[o, c] = sum over n of x0s[n, c] * e3[n, o]" in text
+    shape, outs = plain.ports[f"{FC}/x0s"]["shape"], plain.ports[f"{FC}/e3"]["shape"][1]
+    (n, fan), g = shape, plain.reals(f"{FC}/gW")
     if folder.name == "dynasty":
-        assert "x0s read in block float: blocks and b of x0" in text
+        assert "x0s read in block float: blocks and b of x0, e of a~, ties to even" in text
+        x = blocks_again(shape, widths(plain, f"{FC}/x0"), plain.reals(f"{FC}/x0s"))
+        e = in_blocks(plain, f"{FC}/e3")
+        for o in range(outs):
+            for c in range(fan):
+                total = sum((x[k * fan + c] * e[k * outs + o] for k in range(n)), Fraction(0))
+                assert to_float32(total) == g[o * fan + c], (o, c)
         return
-    x, e, g = (plain.reals(f"{FC}/{path}") for path in ("x0s", "e3", "gW"))
-    x = read_back(plain, text, x)
-    (n, fan), outs = plain.ports[f"{FC}/x0s"]["shape"], plain.ports[f"{FC}/e3"]["shape"][1]
+    x, e = read_back(plain, text, plain.reals(f"{FC}/x0s")), plain.reals(f"{FC}/e3")
     floats = plain.ports[f"{FC}/gW"]["encoding"] == "float32"
     assert floats == (folder.name in ("saved", "adapt"))
     for o in range(outs):
