@@ -259,6 +259,7 @@ def _norm(mine: Json, one: Json, given: Json) -> Iterator[str]:
     """Batch norm's, of integers or of float32, in training or in inference."""
     known = "sigma" in mine or "scale" in mine
     names = {name: f"{name}q" if f"{name}q" in mine else name for name in ("gamma", "beta")}
+    names["x2"] = "x2s" if "x1s" in mine else "x2"  # the way back has what the tape held of x1
     rules = (batch_norm if known else float_batch_norm).RULES
     if given["kind"] == INFERENCE and given["options"].get("statistics") != "batch":
         rules = inference.INTEGER_NORM if known else inference.FLOAT_NORM
@@ -269,8 +270,7 @@ def _norm(mine: Json, one: Json, given: Json) -> Iterator[str]:
         shown = path in mine and mine[path]["direction"] != "in"
         if shown or (path == "handed" and one["wanted"] and one["gradient"] is not None):
             label, told = f"`{path}`" if shown else path, rule.format_map(names)
-            if "x1s" in mine and path in ("ggamma", "handed"):  # the way back has what the tape held of x1
-                told = f"{told.replace('x2', 'x2s')}; x2s = (x1s - mu) * r"
+            told += "; x2s = (x1s - mu) * r" * ("x2s" in told)
             yield f"{label} = {told}" + "; in binary32" * (not known)
 
 
@@ -284,8 +284,8 @@ def _activation(kind: str, ports: Json, mine: Json) -> Iterator[str]:
     for path in ("e1", "e1q"):
         if path in mine:
             rule = floating[kind] if mine[path]["encoding"] == "float32" else back
-            rule = rule.replace("slope(x)", "slope(x3s)") if "x3s" in mine else rule
-            yield f"`{path}` = {rule}{_floating(mine[path])}"
+            held = rule.format(x="x3s" if "x3s" in mine else "x")  # on the tape, of silu
+            yield f"`{path}` = {held}{_floating(mine[path])}"
 
 
 def _beside(kind: str, ports: Json, mine: Json, one: Json) -> Iterator[str]:

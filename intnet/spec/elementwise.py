@@ -64,7 +64,7 @@ MOVED = {
 CURVES32 = {  # of binary32; `elementary.SEQUENCES` has the functions
     "tanh": "e0 * (1 - x4 * x4), three operations",
     "sigmoid": "e0 * (x4 * (1 - x4)), three operations",
-    "silu": "e0 * slope(x), a product in binary64 of the two, rounded to binary32",
+    "silu": "e0 * slope({x}), a product in binary64 of the two, rounded to binary32",
 }
 RELU32 = "e0 * m, m = 1 where x4 > 0, else 0: a product of binary32, so that a zero keeps the sign of e0"
 

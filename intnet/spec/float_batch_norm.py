@@ -37,15 +37,16 @@ from intnet.spec.float32 import (
 from intnet.spec.formats import FixedPoint, Format, Scaled, quantize
 from intnet.spec.tensor import Fixed, Tensor
 
-# As golden packs print them; every operation written here is rounded. `handed` is dL/dx1.
+# As golden packs print them; every operation written here is rounded. `handed` is dL/dx1; {x2} is x2, or what
+# a packed tape leaves of it.
 RULES = {
     "mu": "sum(x1) / n",
     "var": "sum((x1 - mu)^2) / n: differences to the rounded mu, their squares by fused multiply-adds",
     "x3": "x2 * {gamma} + {beta}, a product and a sum; x2 = (x1 - mu) * r, r = 1 / sqrt(var + eps), eps = "
     "0x3727c5ac, the binary32 nearest to 10^-5",
     "gbeta": "sum(e1)",
-    "ggamma": "sum(e1 * x2)",
-    "handed": "((e1 - m1) - x2 * m2) * ({gamma} * r), m1 = gbeta / n, m2 = ggamma / n",
+    "ggamma": "sum(e1 * {x2})",
+    "handed": "((e1 - m1) - {x2} * m2) * ({gamma} * r), m1 = gbeta / n, m2 = ggamma / n",
     "running_mean": "r + (mu - r) * 2^-3, r that before the step, at first 0",
     "running_var": "r + (var - r) * 2^-3, r that before the step, at first 1",
 }
