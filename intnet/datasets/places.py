@@ -17,6 +17,12 @@ def below(path: str, data_dir: Path | None) -> Path:
     return Path(os.path.abspath((data_dir or Path()) / os.path.expanduser(path)))
 
 
+def without_folder(name: str) -> str:
+    """A set's name for files that others read: 'arrays:mine.npz' of 'arrays:/home/me/mine.npz'."""
+    kind, colon, path = name.partition(":")
+    return f"{kind}:{Path(path).name}" if colon else name
+
+
 def places(
     folder: str, data_dir: Path | None, inside: Sequence[str] = (), system: Sequence[Path] = ()
 ) -> list[Path]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from intnet.datasets.places import without_folder
 from intnet.errors import ConfigError, DataError
 from intnet.export import batch, c_source, memories, model_file, onnx_model, qonnx_model
 from intnet.export.program import BlockProduct, Program
@@ -33,9 +34,10 @@ def of_run(run: Run) -> Program:
     data, model = run.data, run.model
     images = np.asarray((data.test_images if len(data.test_images) else data.train_images)[:CHECKED])
     program = trace(model, run.method, images, data.exponent)
-    title = f"{model.kind} on {data.name} by {run.method.name}, {run.step} steps of seed {run.seed}"
+    name = without_folder(data.name)
+    title = f"{model.kind} on {name} by {run.method.name}, {run.step} steps of seed {run.seed}"
     about = {
-        "title": title, "method": run.method.name, "model": model.kind, "data": data.name,
+        "title": title, "method": run.method.name, "model": model.kind, "data": name,
         "classes": model.classes, "steps": run.step, "seed": run.seed, "state_sha256": run.digest(),
         "batch_norm": "running" if norms_of(model) else None,
     }  # fmt: skip

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from intnet.packs import pack
@@ -47,6 +48,25 @@ def test_a_run_goes_on_and_its_folder_stays_as_it_is(tmp_path: Path, capsys: Cap
         capsys, "golden", tmp_path / "run", "--layer", "fc2", "--steps", 2, "--out", tmp_path / "c", "--json"
     )
     assert json.loads(chain[1])["level"] == "L4"
+
+
+@pytest.mark.slow
+def test_a_pack_is_the_same_wherever_the_data_lay(tmp_path: Path, capsys: Capture) -> None:
+    """Nor does one tell others of folders of this machine."""
+    made = []
+    for home in (tmp_path / "here", tmp_path / "there"):
+        home.mkdir()
+        images = np.arange(24 * 16, dtype=np.uint32).reshape(24, 4, 4) % 251
+        np.savez(home / "mine.npz", X=images.astype(np.uint8), y=np.arange(24) % 3)
+        data = (*MLP[:4], "--data", f"arrays:{home / 'mine.npz'}", "--batch-size", 8)
+        status, out, _ = here(
+            capsys, "golden", *data, "--layer", "fc2", "--step", 2, "--out", home / "p", "--json"
+        )
+        assert status == 0
+        made.append(json.loads(out) | {"out": None})
+        assert not any(str(home) in path.read_text() for path in (home / "p").rglob("*") if path.is_file())
+    assert made[0]["pack_sha256"] == made[1]["pack_sha256"]
+    assert made[0]["name"].startswith("wageubn-mlp-arrays:mine.npz-fc2-step2-")
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from intnet.datasets.places import without_folder
 from intnet.errors import ContainerError, FormatError, PackError
 from intnet.exact.blocks.buckets import Codec
 from intnet.exact.blocks.mx_blocks import Along
@@ -47,6 +48,8 @@ class Maker:
     """Collects the ports of one step after another."""
 
     def __init__(self, method: Method, generator: Mapping[str, Any]) -> None:
+        # a pack and its digest are the same wherever the data lay: data_sha256 tells which they are
+        generator = {**generator, "data": without_folder(generator["data"])}
         self.method, self.generator = method, generator
         self.whole = generator["kind"] != LAYERS
         self.names = Names()
