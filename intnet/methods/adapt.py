@@ -61,22 +61,34 @@ class Adapt(RoundedCopies):
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "eps": "PushDown may lose 0.1 bits; as printed, eps=0, one changed count is a loss, which keeps most "
         "layers above 20 bits; the first version stops below an epsilon that it does not tell",
-        "(3.6)": "'log^2 D - 1' is read as (ln D - 1)^2, as in the authors' program: word lengths follow D "
-        "by degrees. reading=printed takes (ln D)^2 - 1, under which s2 is 32 - FL_min and s1 is 1 from "
-        "D = 4.12 on, so that all layers follow the strategy; where that is not above 0, s = 1",
+        "(3.6)": "'log^2 D - 1' is read as (ln D - 1)^2, at every D: word lengths follow it by degrees. The "
+        "authors' program has that square where D is above e only, else s = 1, and 0 as the least s2: "
+        "reading=program. The first version asks for suggestions where log D is above 0 alone. "
+        "reading=printed takes (ln D)^2 - 1, under which s2 is 32 - FL_min from D = 2.76 on and s1 is 1 from "
+        "D = 4.12 on, so that all layers follow the strategy; that s = 1 where it is not above 0, and that "
+        "s2 is rounded up, is intnet's: print has s2 for every D. The first version's s1 has no square",
         "buffer bits": "printed with FL_min; here, as in the authors' program, with the FL that s raised: "
         "under buffer=printed no s ever counts, and layers stay at <8,4>",
         "(3.1)": "an empirical distribution function in print; here, as in the program, a histogram of r "
         "equal bins over [min W, max W]",
-        "switch": "of a layer after lb of its own gradients, counted from its last switch; print says every "
-        "batch i with i mod lb = 0. lb and r move then too",
+        "switch": "of a layer after lb of its own gradients, counted from its last switch, as in the first "
+        "version's Algorithm 2; print later says every batch i with i mod lb = 0. lb and r move then too; in "
+        "Algorithm 2 with every batch",
         "PushDown": "looks no further down than FL = 4",
-        "PushUp": "by (3.6), not by the first version's Algorithm 4, which raises bits while diversities "
-        "differ",
+        "KL": "KL(P||Q) of the rounded weights from the weights, as (3.2) has it; Algorithm 3 of the first "
+        "version has its arguments the other way round, which is infinite wherever a bin loses all",
+        "PushUp": "by (3.6), not by the first version's Algorithm 4, which raises bits while the diversity "
+        "at <WL,FL> is at least that at <WL_min,FL_min>",
         "buff": "4 of every network; printed are 4 of AlexNet on CIFAR-10 and 8 of both on CIFAR-100, none "
         "of ResNet-20 on CIFAR-10",
         "average loss": "over as many of the last losses, this step's among them, as the lookbacks' mean "
-        "rounded down; printed is 1/|L| of their sum",
+        "rounded down, or all there are; printed is 1/|L| of their sum. So the strategy moves from the first "
+        "step on; the program waits for more losses than that mean, and leaves this step's out",
+        "start": "lb and r at their lower bounds, the strategy at min, as the program's configurations have "
+        "it; no paper says. TNVS's s is 1; the first version chose it empirically, the configurations have "
+        "0.5 (init_scale)",
+        "(3.3), (3.5)": "D of the n gradients in G; printed sums run from j - lb to j, lb + 1 of them, over lb",
+        "order": "a gradient is rounded, then normalised, as in the program; print does not say",
         "backward pass": "float32, as in the first version; the later one speaks of fixed point there too",
         "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized "
         "as those of weights are, but not normalised, and only weights drive the switch",
@@ -93,7 +105,8 @@ class Adapt(RoundedCopies):
         "the derivative of silu stays float32",
         "inference": "integers only: weights keep their rounded words, activations round to nearest, and "
         "batch norm is one scale and one offset of 32 bits a channel",
-        "WL of PushUp": "max(WL_min, FL) + 1 is not computed: the buffer bits set WL anew in the same step",
+        "WL of PushUp": "min(max(WL_min, FL_min) + 1, 32), with the raised FL in the program, is not "
+        "computed: the buffer bits set WL anew in the same step",
     }
 
     @dataclass(frozen=True, kw_only=True)
@@ -103,7 +116,7 @@ class Adapt(RoundedCopies):
         start: <WL,FL> of every layer at first; switch: off leaves it so. Both take a pattern of weight
         layers, start@fc=16,8, and hold for the layers after. lookback, resolution: their bounds; both start
         at the lower one. gamma: momentum of the lookback. reading: of 'log^2 D - 1' in (3.6), graded
-        (ln D - 1)^2 or printed (ln D)^2 - 1. buffer: raised counts the bits of PushUp, printed does not.
+        (ln D - 1)^2, program: the same for D above e alone, or printed (ln D)^2 - 1. buffer: raised counts the bits of PushUp, printed does not.
         normalize: off leaves (3.4) out, and D is (3.3). penalty: on adds WL/32 * (share of non-zeros) to the
         loss that the strategy sees (first version). l1, l2: penalties, after clip; weight_decay: of adamw.
         """

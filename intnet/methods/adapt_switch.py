@@ -27,7 +27,7 @@ from intnet.numbers.fp32 import log64
 from intnet.ops.kernels.histograms import count_codes, count_floats, inner_edges
 
 Strategy = Literal["min", "mean", "max"]
-Reading = Literal["graded", "printed"]
+Reading = Literal["graded", "program", "printed"]
 Buffer = Literal["raised", "printed"]
 STRATEGIES: tuple[Strategy, ...] = ("min", "mean", "max")
 LEAST_FL = 4  # PushDown looks no further down
@@ -152,23 +152,25 @@ def suggestions(diversity: float, fl_min: int, reading: Reading = "graded") -> t
     """(s1, s2) of Eq. 3.6: by how many bits FL might grow; (1, 1) where the diversity tells nothing.
 
     With a = (ln D - 1)^2, which is above 0 as e is no float, s1 = ceil(1/a) and s2 = ceil(32 a) - FL_min,
-    32 a at most 32. Printed: a = (ln D)^2 - 1, which must be above 0, and 32 (ln D)^2 - 1 in s2.
+    32 a at most 32. The authors' program has that for D above e only, and an s2 of 0 as its least. Printed:
+    a = (ln D)^2 - 1, which must be above 0 here, and 32 (ln D)^2 - 1 in s2.
 
     Defined by `spec/methods/adapt_switch.py: suggestions`.
     """
     if not 0 < diversity < math.inf:
         return 1, 1
     log = _log(Fraction(diversity))
-    if reading == "graded":
-        a = DIGITS.power(DIGITS.subtract(log, Decimal(1)), 2)
-        most = _ceil(DIGITS.multiply(Decimal(32), a))
-    else:
+    if reading == "printed":
         square = DIGITS.power(log, 2)
         a = DIGITS.subtract(square, Decimal(1))
         most = _ceil(DIGITS.multiply(Decimal(32), square)) - 1
-    if not a > 0:
+    else:
+        a = DIGITS.power(DIGITS.subtract(log, Decimal(1)), 2)
+        most = _ceil(DIGITS.multiply(Decimal(32), a))
+    if not a > 0 or (reading == "program" and not log > 1):
         return 1, 1
-    return max(_ceil(DIGITS.divide(Decimal(1), a)), 1), max(min(most, MAX_BITS) - fl_min, 1)
+    least = 0 if reading == "program" else 1
+    return max(_ceil(DIGITS.divide(Decimal(1), a)), 1), max(min(most, MAX_BITS) - fl_min, least)
 
 
 def chosen(s: tuple[int, int], strategy: Strategy) -> int:
@@ -179,7 +181,7 @@ def chosen(s: tuple[int, int], strategy: Strategy) -> int:
 def push_up(wl_min: int, fl_min: int, s: int, rule: Rule) -> tuple[int, int]:
     """(WL, FL) for the next lookback: s more bits to learn with, and `buff` bits in front of the point.
 
-    The paper's WL = max(WL_min, FL) + 1 ahead of the buffer is not computed: the buffer sets WL anew.
+    The paper's WL = min(max(WL_min, FL_min) + 1, 32) ahead of the buffer is not computed: the buffer sets WL anew.
 
     Defined by `spec/methods/adapt_switch.py: push_up`.
     """

@@ -49,11 +49,11 @@ ALEXNET = (
 )
 MUPPET = (
     f"intnet compare --methods float32,muppet --model resnet20 {CIFAR10} --batch-size 128 --epochs 114 "
-    "--set lr=0.1,0.01@50,0.001@100 --out runs/muppet"
+    "--with 'float32 lr=0.1,0.01@50,0.001@100 weight_decay=1e-4' --with 'muppet lr=0.1' --out runs/muppet"
 )
-SPARSITY = (
-    f"intnet train --method adapt --model resnet20 {ADAPT_ROWS} --set l1=1e-3 --set rop=10 "
-    "--out runs/sparsity"
+SPARSITY = (  # penalties of the authors' configurations
+    f"intnet train --method adapt --model alexnet {ADAPT_ROWS} --set l1=1e-4 --set l2=1e-8 --set lr=0.05 "
+    "--set rop=10 --set init_scale=2 --out runs/sparsity"
 )
 INITIALIZERS = (
     "intnet sweep --method adapt --model lenet5 --data mnist --batch-size 256 --epochs 15 "
@@ -68,7 +68,12 @@ BASELINES = (
     )
     + " --out runs/baselines"
 )
-# of the thesis's studies; of its levers it prints the label smoothing alone
+SMOOTHING = (
+    "intnet sweep --method dynasty --model resnet20 --data cifar10 --augment crop=4,flip --batch-size 128 "
+    "--epochs 60 --set lr=0.1,0.02@30,0.004@45 --set bits=4 --vary gamma=0,0.5 --seeds 1,2,3 --out runs/smoothing"
+)
+# of the thesis's studies; of the levers of CIFAR-10 it prints the label smoothing alone, of epochs those of
+# chapter 6, 50
 STUDY = (
     "intnet sweep --method saved --model efficientnetv2 --data cifar10 --batch-size 128 --epochs 60 "
     "--set optimizer=adamw --set lr=0.001 --baseline float32"
@@ -79,9 +84,9 @@ LEVERS = (
     "--also 'weight_decay=0.05 cosine=55 clip=1 label_smoothing=0.05' --out runs/levers"
 )
 RECIPE = (
-    f"{STUDY.replace('cifar10', 'cifar100')} --set weight_decay=0.05 --set warmup=5 --set cosine=55 "
-    "--set clip=1 --set label_smoothing=0.05 --vary bits=8,4,2,1 --vary codec=symmetric,levels "
-    "--out runs/recipe"
+    f"{STUDY.replace('cifar10', 'cifar100').replace('60', '50')} --set weight_decay=0.05 --set warmup=5 "
+    "--set cosine=45 --set clip=1 --set label_smoothing=0.05 --vary bits=8,7,6,5,4,3,2,1 "
+    "--vary codec=symmetric,levels --out runs/recipe"
 )
 DEPTHS = (1, 2, 2, 3, 3, 4)  # of the six stages: blocks b0 to b14
 LAYERS = (
@@ -98,8 +103,8 @@ MIXES = (
     f"{STUDY} --set codec=levels --set bits=2/4 --vary mix_prob=0.2,0.5,0.8 --also bits=2,4 --out runs/mixes"
 )
 WAGEUBN = (
-    Place("abstract", "a quarter of the memory", "differs", "parameters 3.9, tape 2.0 times less", TRAIN),
-    Place("abstract, section V", "3x faster, ..", "needs", "an FPGA's synthesis", "-"),
+    Place("sections I, IV-B", "memory: 4x less", "differs", "parameters 3.9, tape 2.0 times less", TRAIN),
+    Place("sections I, IV-F", "3x faster, ..", "needs", "an FPGA's synthesis", "-"),
     Place("figures 1, 2, 5", "data flow of a layer", "scheme", "", "docs/methods/wageubn.md"),
     Place("figure 3", "CQ in training", "scheme", "", "intnet.spec.formats.Constant"),
     Place("figure 4", "9-bit words of Flag-Q", "scheme", "", "intnet golden unit quantize_flag"),
@@ -116,7 +121,7 @@ WAGEUBN = (
 ADAPT = (
     Place("abstract", "averages", "reproduced", "of its tables", ADAPT_COSTS),
     Place("figure 1", "number formats", "scheme", "", "docs/numbers.md"),
-    Place("figure 2", "initializers", "open", "no Glorot here", INITIALIZERS),
+    Place("figure 2", "initializers", "open", "Adam, fixed widths, Glorot there", INITIALIZERS),
     Place("table 1", "accuracy", "needs", "CIFAR-100", "-"),
     Place("table 2", "accuracy of ResNet-20", "open", "30 epochs: measured.md", ACCURACY),
     Place("table 2", "accuracy of AlexNet", "open", "10 epochs: measured.md", ALEXNET),
@@ -126,7 +131,7 @@ ADAPT = (
     Place("tables 3, 4", "MEM, SU in training", "differs", "widths not printed", ADAPT_COSTS),
     Place("table 3, MuPPET", "SU, MEM", "differs", "by 0.02 at most", "intnet papers muppet-costs"),
     Place("figures 7, 8", "memory, cost over time", "drawn", "", CURVES),
-    Place("table 5", "sparsity", "open", "", SPARSITY),
+    Place("table 5", "sparsity", "open", "of AlexNet", SPARSITY),
     Place("table 6", "SZ, SU of inference", "differs", "widths not printed", ADAPT_COSTS),
 )
 ADAPT_AGAIN = (
@@ -138,17 +143,20 @@ ADAPT_AGAIN = (
     Place("table 1", "LeNet-5, MNIST", "trained", "as long as there", TRAIN),
     Place("table 1", "the other rows", "needs", "CIFAR-100, EMNIST", "-"),
     Place("table 2", "MEM of CIFAR", "differs", "one row of six", ADAPT_COSTS),
-    Place("table 2", "SU", "differs", "widths not printed", ADAPT_COSTS),
-    Place("table 3", "sparsity", "open", "", SPARSITY),
+    Place("table 2", "MEM of EMNIST, MNIST", "differs", "widths not printed", ADAPT_COSTS),
+    Place("table 2", "SU^1, SU^2", "differs", "widths not printed", ADAPT_COSTS),
+    Place("table 2", "SU^3 of CIFAR", "differs", "three fit SU^1, of 1.13", ADAPT_COSTS),
+    Place("table 3", "sparsity", "open", "of AlexNet", SPARSITY),
     Place("table 4", "SZ, SU of inference", "differs", "widths not printed", ADAPT_COSTS),
     Place("figures 4, 5", "word lengths over time", "drawn", "on CIFAR-100", CURVES),
-    Place("figure 6", "cost over time", "drawn", "on CIFAR-100", CURVES),
+    Place("figure 6", "cost over time", "drawn", "on both CIFAR sets", CURVES),
 )
 DYNASTY = (
     Place("abstract", "5.1x, 4.7x", "reproduced", "of its own times", DYNASTY_COSTS),
     Place("figures 1, 2, 6", "blocks, system, module", "scheme", "", "docs/methods/dynasty.md"),
     Place("figure 3", "sensitivity by layer", "drawn", "", CURVES),
     Place("figure 4", "fluctuation, smoothing", "drawn", "", CURVES),
+    Place("section 3.2.2", "fluctuation: 0.4 to 1 %", "open", "", SMOOTHING),
     Place("figure 5", "mean width, lambda tuned", "drawn", "", CURVES),
     Place("table 1", "accuracy", "needs", "CIFAR-100, ImageNet; ours: measured.md", BASELINES),
     Place("figure 7", "accuracy over time", "drawn", "on CIFAR-100", "intnet costs RUN RUN .. --plot FILE"),

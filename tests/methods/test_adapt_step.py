@@ -33,6 +33,7 @@ CASES = [
     Case("adapt", "lenet", seed=8, options={"buff": 8, "accs": 2}, start=SOON | {"*/precision": (20, 14)}),
     Case("adapt", "resnet", seed=9, batch=2, options={"l1": 1e-5}, start=SOON),
     Case("adapt", seed=10, options={"reading": "printed", "start": "12,6"}, start=SOON | {"G": 15}),
+    Case("adapt", seed=14, options={"reading": "program", "buff": 3}, start=SOON | {"G": 25}),
     Case("adapt", seed=11, options={"buffer": "printed", "buff": 6, "gamma": 0.5}, start=SOON | {"G": 9}),
     Case("adapt", seed=12, options={"normalize": "off"}, start=SOON | {"G": 20, "norms": 25.5}),
     Case(

@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -154,7 +154,7 @@ def test_every_candidate_rounds_by_the_same_words() -> None:
 
 def thresholds(reading: str) -> list[float]:
     """Diversities beside each step of s1 and s2, by ln D."""
-    if reading == "graded":  # (ln D - 1)^2 = 1/k, (ln D - 1)^2 = j/32
+    if reading != "printed":  # (ln D - 1)^2 = 1/k, (ln D - 1)^2 = j/32
         roots = [math.sqrt(1 / k) for k in range(1, 40)] + [math.sqrt(j / 32) for j in range(1, 34)]
         logs = [1 + sign * root for root in roots for sign in (1, -1)]
     else:  # ln^2 D = 1 + 1/k, ln^2 D = j/32
@@ -164,7 +164,7 @@ def thresholds(reading: str) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reading", ["graded", "printed"])
+@pytest.mark.parametrize("reading", get_args(lib.Reading))
 def test_suggestions_at_every_threshold(reading: Any) -> None:
     for d in [*thresholds(reading), *near(math.e), *near(1 / math.e), *DIVERSITIES]:
         for fl_min in (0, 4, 13, 32):
@@ -332,7 +332,11 @@ def test_the_oracles_switch_by_hand() -> None:
     assert oracle.suggestions(math.exp(2), 6, "printed") == (1, 26)
     assert oracle.suggestions(2.0, 6, "printed") == (1, 1) == oracle.suggestions(math.inf, 6)
     # graded: ln 5 - 1 = 0.6094, a = 0.3714, 1/a = 2.69, 32 a = 11.9
-    assert oracle.suggestions(5.0, 5) == (3, 7)
+    assert oracle.suggestions(5.0, 5) == (3, 7) == oracle.suggestions(5.0, 5, "program")
+    # ln 4 - 1 = 0.3863, a = 0.1492, 1/a = 6.70, 32 a = 4.78; the program asks for nothing where D <= e
+    assert [oracle.suggestions(4.0, 5, of) for of in ("graded", "program")] == [(7, 1), (7, 0)]
+    assert [oracle.suggestions(2.5, 5, of) for of in ("graded", "program")] == [(143, 1), (1, 1)]
+    assert oracle.push_up((9, 6), 0, 4) == (10, 6)
     assert [oracle.chosen(3, 8, name) for name in oracle.STRATEGIES] == [3, 6, 8]
     assert oracle.push_up((9, 6), 14, 4) == (24, 20) and oracle.push_up((9, 6), 14, 4, "printed") == (10, 6)
     assert oracle.push_up((31, 6), 26, 8) == (32, 24)

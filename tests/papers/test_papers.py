@@ -212,6 +212,10 @@ def test_adapt(capsys: pytest.CaptureFixture[str]) -> None:
     assert again["accuracy, points"]["with the first version's row"] == pytest.approx(5.2 / 7)
     first = rows(result, "training")[0]
     assert (first["mean sp*WL"], first["SU of one width"]) == (pytest.approx(15.04), pytest.approx(2 / 1.47))
+    third = rows(result, "SU^3")
+    assert [row["fits"] for row in third] == ["yes", "no", "yes", "yes", "no"]
+    # 1.42 = 2f / (q + f): q = 0.4085 f; 150/100 * 2f / (q + f/4/4) = 3 / 0.4710
+    assert third[0]["SU^3, least"] < 6.370 < third[0]["greatest"] < third[0]["SU^3, least"] + 0.15
     last = rows(result, "inference")[-1]
     assert last["mean WL"] == pytest.approx(32 * 0.52 / 0.92)
 
@@ -228,6 +232,9 @@ def test_dynasty(capsys: pytest.CaptureFixture[str]) -> None:
     assert energies[5]["powers constant"] == pytest.approx(1 - 0.525 * (1 + 10.3 / 297))
     assert max(abs(row["by step"] - row["paper"]) for row in energies) < 0.0041
     assert all(row["agrees"] for row in rows(result, "headlines"))
+    # 78.8 % saved in 19.6 % of the time: at most (21.2 + 0.05) / (19.6 - 0.05) - 1
+    assert energies[3]["to"] == pytest.approx(21.25 / 19.55 - 1)
+    assert energies[3]["its power overhead"] == pytest.approx(21.15 / 19.65 - 1)
 
 
 @pytest.mark.slow

@@ -54,8 +54,8 @@ REMARKS = (
     "The published SU needs a baseline that trains as long as MuPPET does; over MuPPET's own 150 epochs it "
     "would be 1.82 and 1.62. (8) takes the backward pass as 32 bits, MuPPET's quantized gradients too.",
     "MEM of the peer-reviewed version, 3.64 and 3.44, is 1 + 4 mean(WL)/32: `adapt-costs` has it.",
-    "Not published, so not recomputed: the accumulation steps behind SU^3 of AdaPT; MuPPET's own speed-ups, "
-    "which come from a model that is not public.",
+    "Not published, so not recomputed: MuPPET's own speed-ups, which come from a model that is not public. "
+    "SU^3 of AdaPT, over MuPPET's baseline: `adapt-costs` has it.",
 )
 
 

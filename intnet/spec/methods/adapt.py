@@ -58,8 +58,9 @@ RULES = {  # as golden packs print them
     " 1)^2, s1 = max(ceil(1 / a), 1), s2 = max(min(ceil(32 a), 32) - f, 1), both 1 where a <= 0"
     " or D is infinite; s = the least, the mean (rounded up) or the greatest of them, by"
     " strategy. FL = min(f + s, 32 - buff), WL = max(min(FL + buff, 32), w). With"
-    " reading=printed a = (ln D)^2 - 1 and ceil(32 (ln D)^2) - 1 stands for ceil(32 a); with"
-    " buffer=printed FL = min(f, 32 - buff)",
+    " reading=program s1 = s2 = 1 unless ln D > 1, and s2 is 0 at least; with reading=printed"
+    " a = (ln D)^2 - 1 and ceil(32 (ln D)^2) - 1 stands for ceil(32 a); with buffer=printed"
+    " FL = min(f, 32 - buff)",
 }
 GRADIENTS = {f"g{symbol}q": f"g{symbol}" for symbol in COPIES.values()}
 

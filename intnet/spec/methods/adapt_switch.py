@@ -99,21 +99,22 @@ def push_down(w: Sequence[Fraction], form: Formats, r: int, eps: float, words: S
 def suggestions(diversity: float, fl_min: int, reading: str = "graded") -> tuple[int, int]:
     """s1 and s2 of PushUp; an infinite diversity (no gradient) suggests 1 and 1.
 
-    'log^2 D - 1' of (3.6) is a = (ln D - 1)^2, in both; as printed (ln D)^2 - 1, where it is above 0.
+    'log^2 D - 1' of (3.6) is a = (ln D - 1)^2, in both; in the authors' program where ln D is above 1, s2
+    from 0 on; as printed (ln D)^2 - 1, where it is above 0.
     """
     if diversity == float("inf"):
         return 1, 1
     log = _log(Fraction(diversity))
-    if reading == "graded":
-        a = DIGITS.power(DIGITS.subtract(log, Decimal(1)), 2)
-        bits = ceiling(DIGITS.multiply(Decimal(32), a))
-    else:
+    if reading == "printed":
         a = DIGITS.subtract(DIGITS.power(log, 2), Decimal(1))
         bits = ceiling(DIGITS.multiply(Decimal(32), DIGITS.power(log, 2))) - 1
-    if a <= 0:
+    else:
+        a = DIGITS.power(DIGITS.subtract(log, Decimal(1)), 2)
+        bits = ceiling(DIGITS.multiply(Decimal(32), a))
+    if a <= 0 or (reading == "program" and log <= 1):
         return 1, 1
     s2 = min(bits, MOST) - fl_min
-    return max(ceiling(DIGITS.divide(Decimal(1), a)), 1), max(s2, 1)
+    return max(ceiling(DIGITS.divide(Decimal(1), a)), 1), max(s2, 0 if reading == "program" else 1)
 
 
 def chosen(s1: int, s2: int, strategy: str) -> int:
@@ -124,7 +125,7 @@ def chosen(s1: int, s2: int, strategy: str) -> int:
 def push_up(least: Formats, s: int, buff: int, buffer: str = "raised") -> Formats:
     """<WL, FL>, in the order of the paper: s more bits, then the buffer.
 
-    The paper's max(WL_min, FL) + 1 in between is not computed: what sets WL after it does not read it. The
+    The paper's min(max(WL_min, FL_min) + 1, 32) in between is not computed: what sets WL after it does not read it. The
     buffer stands after the raised FL, or as printed after FL_min.
     """
     wl_min, fl_min = least
