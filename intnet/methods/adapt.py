@@ -87,7 +87,7 @@ class Adapt(RoundedCopies):
         "start": "lb and r at their lower bounds, the strategy at min, as the program's configurations have "
         "it; no paper says. TNVS's s is 1; the first version chose it empirically, the configurations have "
         "0.5 (init_scale)",
-        "(3.3), (3.5)": "D of the n gradients in G; printed sums run from j - lb to j, lb + 1 of them, over lb",
+        "(3.3), (3.5)": "D of the n gradients in G; printed sums run from j - lb to j, lb + 1 gradients",
         "order": "a gradient is rounded, then normalised, as in the program; print does not say",
         "backward pass": "float32, as in the first version; the later one speaks of fixed point there too",
         "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized "
@@ -116,9 +116,10 @@ class Adapt(RoundedCopies):
         start: <WL,FL> of every layer at first; switch: off leaves it so. Both take a pattern of weight
         layers, start@fc=16,8, and hold for the layers after. lookback, resolution: their bounds; both start
         at the lower one. gamma: momentum of the lookback. reading: of 'log^2 D - 1' in (3.6), graded
-        (ln D - 1)^2, program: the same for D above e alone, or printed (ln D)^2 - 1. buffer: raised counts the bits of PushUp, printed does not.
-        normalize: off leaves (3.4) out, and D is (3.3). penalty: on adds WL/32 * (share of non-zeros) to the
-        loss that the strategy sees (first version). l1, l2: penalties, after clip; weight_decay: of adamw.
+        (ln D - 1)^2, program: the same for D above e alone, or printed (ln D)^2 - 1. buffer: raised counts
+        the bits of PushUp, printed does not. normalize: off leaves (3.4) out, and D is (3.3). penalty: on
+        adds WL/32 * (share of non-zeros) to the loss that the strategy sees (first version). l1, l2:
+        penalties, after clip; weight_decay: of adamw.
         """
 
         lr: str = "0.02"

@@ -181,7 +181,8 @@ def chosen(s: tuple[int, int], strategy: Strategy) -> int:
 def push_up(wl_min: int, fl_min: int, s: int, rule: Rule) -> tuple[int, int]:
     """(WL, FL) for the next lookback: s more bits to learn with, and `buff` bits in front of the point.
 
-    The paper's WL = min(max(WL_min, FL_min) + 1, 32) ahead of the buffer is not computed: the buffer sets WL anew.
+    The paper's WL = min(max(WL_min, FL_min) + 1, 32) ahead of the buffer is not computed: the buffer sets WL
+    anew.
 
     Defined by `spec/methods/adapt_switch.py: push_up`.
     """

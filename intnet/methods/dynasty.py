@@ -65,18 +65,25 @@ class Dynasty(Float32):
         "weights have a map, which no product reads while forward_dynamic is 'activation'",
         "forward_dynamic": "the paper leaves open which operand of the forward product is dynamic: A here, "
         "W with 'weight'",
-        "S": "of weights from their gradient before weight decay; of activations from the layer's own "
-        "dL/dx0; a last, shorter batch of an epoch is left out",
+        "S": "the mean over the epoch's full batches, block by block (of activations by the image's place "
+        "in its batch); the paper makes r with every mini-batch and a map with every epoch, and does not "
+        "say how they are joined. Of weights from their gradient before weight decay; of activations from "
+        "the layer's own dL/dx0",
         "T": "multiply-adds of one product that read the block; padding is not counted. Blocks that none "
         "reads, of pixels that a stride passes by, have 0 bits and no part in the mean width",
-        "Algorithm 1": "its printed assignments with their typos mended; it stops where both means agree, "
-        "and at lambda_0 where blocks without sensitivity (r = -inf) keep the mean below alpha",
+        "Algorithm 1": "as printed (lines 10 and 13 assign both at once, line 7's lambda is lambda_out), "
+        "with t within 0..1; it stops where both means agree, and at lambda_0 where blocks without "
+        "sensitivity (r = -inf) keep the mean below alpha",
+        "(4)": "b_last is the smoothed width before it is rounded to an even one; odd ones go up",
         "first lambda": "printed as sum(B_i) - N alpha, which is no width; here mean(r) - alpha, as follows "
         "from (3a) where no width meets a bound",
         "lambda": "the paper has one for all blocks; weights and activations have one each here, unless "
         "lambdas=one; Algorithm 1's mean is over blocks, that of (2b) weighted by T: mean=work",
-        "loss noise": "(1) is printed with 2/(3 N B); a mantissa of b bits here has the mean square "
-        "2^(2e-2b)/3, so that it is 1/(3 N)",
+        "rounding": "the paper tells none: to nearest, ties to even, b counts the sign, codes are within "
+        "+-(2^(b-1) - 1). Its (1) has the noise of stochastic rounding",
+        "loss noise": "(1) is printed with 2/(3 N B): 2/3 is the mean square of stochastic rounding in this "
+        "format over 2^(2e-2b), to nearest it is 1/3; and the 1/16 of S divides by B once more. Here "
+        "1/(3 N), 8 times the printed",
         "short batches": "and inference read the map of the first images of a batch, again and again where "
         "there are more of them than in training",
         "bias": "added in float32 to the rounded product; its gradient is the float32 sum of e3",

@@ -69,8 +69,18 @@ class Muppet(RoundedCopies):
         "tanh": "sigmoid and silu too: computed in float32 from the layer's codes, then rounded to block "
         "float; the derivative of silu stays float32",
         "zeros": "a tensor of zeros takes the scale of a maximum of 1",
+        "errors, gradients": "the description quantizes the copies of the forward pass alone; e0, e3 and gWq "
+        "are rounded as in the released program, which rounds all gradients",
+        "levels, rates": "8, 12, 14, 16 bits, lr 0.1, weight_decay 1e-4, threshold, patience and epochs of "
+        "each rate in float32 are the released program's; the decay is of the master, there of the rounded "
+        "copy",
+        "windows": "D is of the gradients of the `resolution` epochs since the last D, as in the released "
+        "program; described are sums from j - r to j, r + 1 of them, in every epoch",
+        "inference": "the described result is a float32 network; here it is that of the level at which "
+        "training ended: activations to nearest, weights by random words",
         "batch norm": "float32, its gamma, beta and their gradients too; its input, its output, the error at "
-        "the activation after it and at the layer ahead of it are block float",
+        "the activation after it and at the layer ahead of it are block float; the released program rounds "
+        "gamma, beta and their gradients as well",
         "parameters": "of the diversity are the weights of layers; the released code takes the mean over all "
         "parameters: diversity=all",
         "diversity": "a layer whose kept gradients are all zero counts as 1; the first diversity after a "

@@ -36,12 +36,14 @@ class Saved(Float32):
         "deterministic": "4.2.2 has an affine formula, listings 4.1-4.4 Brevitas's QuantIdentity: affine "
         "and symmetric",
         "stochastic": "5.3.1 has an affine formula, listing 5.1 levels: affine-stochastic, levels",
-        "symmetric": "T is the percentile of each batch, as Brevitas has it in its first 300 steps; it then "
-        "learns the scale as a parameter, for which no gradient passes here",
+        "symmetric": "T is the percentile of each batch: the listings make a new QuantIdentity at every "
+        "backward pass, so that each use is its first step; the scale that Brevitas learns after 300 never "
+        "comes about",
         "straight-through": "no gradient passes the quantizer: what was packed is read by gradients only",
         "affine layer": "listing 4.4's is no layer of these networks: scale and offset stand in batch norm, "
         "whose gradients read what was packed",
-        "mixing": "of levels in the thesis; here of any codec",
+        "mixing": "of levels in the thesis; here of any codec. The share of 2/4 is listing 5.6's 0.5; the "
+        "class of listing 5.2 has 0.3 of the same pair as its default",
         "other operations": "max pooling and dropout hold exact positions and masks, as in method float32",
     }
 

@@ -62,8 +62,11 @@ class Wageubn(Method):
         "so that batch norm sees fixed point (but: first=block); edges=fixed16 keeps both in 16-bit integers",
         "e3 of the first layer": "that layer is not quantized: its weight gradient reads the exact dL/dx1, "
         "rounded once to float32, with first=block that of float32",
+        "ties": "'the nearest' in print: ties to even. R(0) is 1; (9)'s second argument is the deviation",
+        "(17)": "the coarse grid ends at +-(2^(k-1) - 1), as in figure 4; the printed limits do not fit it",
         "m1, m2": "the two batch means of the backward pass are stored words, 16 bits below the LSB of e2",
-        "batch norm gradient": "mu and sigma carry gradient (the full derivative); eps is part of sigma",
+        "batch norm gradient": "printed as an element-wise product; here mu and sigma carry gradient (the "
+        "full derivative), as in the authors' program; eps is part of sigma",
         "inference": "the paper drops moving averages and says no more: running means of mu_q and sigma_q^2, "
         "r <- r + (x - r)*2^-3 at exponent -31; statistics=batch uses the batch's own",
         "saturation of W": "stored weights saturate at +-(1 - 2^-23), their 24 bits; gamma and beta do not",
@@ -77,10 +80,11 @@ class Wageubn(Method):
         "float layers' optimizer": "SGD with the same momentum and learning rate, in float32",
         "residual joins": "the exact x3 and the shortcut are added ahead of the ReLU, which stores x4; their "
         "error is stored once, as e0",
-        "pools, dropout": "maxima are exact; means, and what dropout scales, are stored as activations are",
+        "pools, dropout": "maxima are exact; means of windows, and what dropout scales, are stored as "
+        "activations are; the mean of a whole map stays exact for the layer after it",
         "tanh, sigmoid": "from the exact x3, stored as x4; e1 is exact, not stored",
         "no batch norm": "a layer without one hands on its exact sum, which the activation stores",
-        "schedule": "constant; the paper's is lr at epochs 30 and 60, dr=128,64@30",
+        "schedule": "constant; the paper's lr falls at epochs 30 and 60 from 26 * 2^-9, dr=128,64@30",
         "silu": "the paper has ReLU, whose derivative is 0 or 1; that of silu is stored in the format of an "
         "activation, and e1 = e0 times it by QE1: the backward pass is exact on stored operands of 8 bits",
         "saturate": "Eq. 6 has no range; saturate=I limits activations to I integer bits and other direct "

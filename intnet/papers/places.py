@@ -70,7 +70,8 @@ BASELINES = (
 )
 SMOOTHING = (
     "intnet sweep --method dynasty --model resnet20 --data cifar10 --augment crop=4,flip --batch-size 128 "
-    "--epochs 60 --set lr=0.1,0.02@30,0.004@45 --set bits=4 --vary gamma=0,0.5 --seeds 1,2,3 --out runs/smoothing"
+    "--epochs 60 --set lr=0.1,0.02@30,0.004@45 --set bits=4 --vary gamma=0,0.5 --seeds 1,2,3 "
+    "--out runs/smoothing"
 )
 # of the thesis's studies; of the levers of CIFAR-10 it prints the label smoothing alone, of epochs those of
 # chapter 6, 50

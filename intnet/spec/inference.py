@@ -9,7 +9,8 @@
     rounding   parameters by the words of the step that would come next; activations to nearest, ties to even
     class      the first of an image's greatest logits
 
-All of it is intnet's own contract: the papers say how they train.
+All of it is intnet's own contract: the papers say how they train; of MuPPET it is told that a float32 network
+comes of it.
 """
 
 from __future__ import annotations

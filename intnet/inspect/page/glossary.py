@@ -30,7 +30,11 @@ OF: Mapping[str, tuple[Entry, ...]] = {
         ("x4", "activation, 8 bits", "(14)"),
         ("e0", "error at the activation, QE1", "(15)"),
         ("e2", "e1*gammaq", "Algorithm 2"),
-        ("m1, m2", "the batch's means of e2 and of e2*x2; on a grid 16 bits below that of e2", "Algorithm 2"),
+        (
+            "m1, m2",
+            "the batch's means of e2 and of e2*x2; on a grid 16 bits below that of e2",
+            "intnet's own",
+        ),
         ("e3", "error at the product, QE2", "(16), (17)"),
         ("gWq, ggammaq, gbetaq", "quantized gradients", "(18)"),
         ("Mom, Acc, Accq", "momentum and its accumulator, exact and as it is stored", "(20), (21)"),
@@ -54,7 +58,7 @@ OF: Mapping[str, tuple[Entry, ...]] = {
         (
             "violation",
             "p above 1 + 1.5 exp(-0.1 epoch); after `patience` of them WL moves on",
-            "Kummer et al. 2.2",
+            "released program",
         ),
     ),
     "dynasty": (

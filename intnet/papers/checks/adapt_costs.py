@@ -9,8 +9,8 @@ from their inputs. Five things can:
     one width   where all layers were alike, MEM gives the mean of sp*WL, and with it SU without overhead
                 (8); SZ gives it for the final model, and with it the speed-up of inference
     SU^3        over MuPPET's baseline, from SU^1: with q the cost of the quantized passes and switches, f of
-                one float32 pass, SU^1 = 2f / (q + f), and SU^3 = (150/100) 2f / (q + f (128/512) / accs), by the
-                authors' analytics; accs are those of the configurations that the paper refers to
+                one float32 pass, SU^1 = 2f / (q + f), and SU^3 = (150/100) 2f / (q + f (128/512) / accs), by
+                the authors' analytics; accs are those of the configurations that the paper refers to
     overhead    (6), (7), (9) for real networks, at that mean width and at the ends of lookback
 
 The gap between `one width` and the paper is what the layers' differences and the overhead come to.
@@ -97,9 +97,9 @@ REMARKS = (
     "ResNet-20 on CIFAR-100 it still prints the first version's 1.66, where its own rule gives 2.32.",
     "Its abstract takes ResNet-20's SU on CIFAR-100 (1.13, printed 1.26) and AlexNet's gain on CIFAR-10 "
     "(1.4, printed 1.9) from the first version: with them 1.31 and 0.74 come out, else 1.33 and 0.81.",
-    "SU^3 compares 100 epochs of batches of 512 with MuPPET's 150 of 128 (first version, tables 1, 2). By the "
-    "authors' analytics it follows from SU^1 and accs: of both AlexNets and of ResNet-20 on CIFAR-100 with the "
-    "first version's SU^1; the later one's 1.26 and ResNet-20 on CIFAR-10 do not fit it.",
+    "SU^3 compares 100 epochs of batches of 512 with MuPPET's 150 of 128 (first version, tables 1, 2). By "
+    "the authors' analytics it follows from SU^1 and accs: of both AlexNets and of ResNet-20 on CIFAR-100 "
+    "with the first version's SU^1; the later one's 1.26 and ResNet-20 on CIFAR-10 do not fit it.",
     "As printed, (9) is multiplied by the batch size: every image pays for the switch of its step. With "
     "batch 512 and accs 1, AlexNet's training would be 3 to 11 times slower than float32's, and its 1.42 "
     "cannot come out of that; counted once a step the overhead is 1 to 3 % of AlexNet's training. So it is "
@@ -160,9 +160,7 @@ def _third() -> Table:
     rows = []
     for name, su, accs, printed in THIRD:
         share = MUPPET_BATCH / BATCH / accs
-        low, high = (
-            MUPPET_EPOCHS / EPOCHS * 2 / (2 / (su + half) - 1 + share) for half in (-0.005, 0.005)
-        )
+        low, high = (MUPPET_EPOCHS / EPOCHS * 2 / (2 / (su + half) - 1 + share) for half in (-0.005, 0.005))
         rows.append((name, su, accs, low, high, printed, "yes" if low <= printed <= high else "no"))
     columns = (
         *(Column("run"), Column("SU^1, paper", ".2f"), Column("accs")),

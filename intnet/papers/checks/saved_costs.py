@@ -51,7 +51,8 @@ def run(task: Task) -> Result:
 
 
 REMARKS = (
-    "The thesis does not list its configuration: channels and strides are those that its counts imply; see "
+    "The thesis names EfficientNetV2-M, whose stages MB5 and MB6 have other counts, and lists no layers: "
+    "channels and strides are those that its counts imply; see "
     "`intnet/models/efficientnetv2.py`. It counts one tensor a block; what a tape holds inside of the blocks "
     "`intnet costs --method saved` tells.",
     "Levels: L = 2^b levels of a magnitude and a sign are 2L + 1 different codes, so the nominal 2 bits are "

@@ -125,8 +125,8 @@ def chosen(s1: int, s2: int, strategy: str) -> int:
 def push_up(least: Formats, s: int, buff: int, buffer: str = "raised") -> Formats:
     """<WL, FL>, in the order of the paper: s more bits, then the buffer.
 
-    The paper's min(max(WL_min, FL_min) + 1, 32) in between is not computed: what sets WL after it does not read it. The
-    buffer stands after the raised FL, or as printed after FL_min.
+    The paper's min(max(WL_min, FL_min) + 1, 32) in between is not computed: what sets WL after it does not
+    read it. The buffer stands after the raised FL, or as printed after FL_min.
     """
     wl_min, fl_min = least
     fl = min(fl_min + s, MOST) if buffer == "raised" else fl_min

@@ -2,10 +2,10 @@
 
 The widths of `wageubn` have the same letters: k_a and r_a are of x4.
 
-The paper rounds gW stochastically (7), all else to nearest, ties to even. A path that rounds stochastically
-draws a word an element of the stream 'layer/path', gWq of 'layer/gW' (`words`). Inference draws none: there
-it rounds to nearest, ties to even. What has no option (W, gamma, beta, b ahead of the first step, x1 after a
-float32 layer, m1, m2, running statistics) rounds to nearest, ties to even.
+The paper rounds gW stochastically (7), all else to nearest (6); that ties go to even is intnet's. A path that
+rounds stochastically draws a word an element of the stream 'layer/path', gWq of 'layer/gW' (`words`).
+Inference draws none: there it rounds to nearest, ties to even. What has no option (W, gamma, beta, b ahead of
+the first step, x1 after a float32 layer, m1, m2, running statistics) rounds to nearest, ties to even.
 """
 
 from __future__ import annotations
