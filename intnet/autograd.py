@@ -143,14 +143,15 @@ def leaf(value: Any, of: Any = None) -> Tensor:
     return Tensor(value, Node(None, of=of))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Op:
     """A differentiable operation.
 
     forward: (saved, *values, **attributes) -> value
     vjp:     (saved, gradient) -> one gradient an argument, None where `saved.needs` says it is not wanted.
              None instead of a function: the operation has no gradient, and asking for one names it
-    spec: of an operation of a user's own, what `verify` checks it by (`verify/rules`)
+    spec: of an operation of a user's own, what `verify` checks it by (`verify/rules`); may be set later, from
+          another file
     """
 
     name: str

@@ -72,8 +72,8 @@ def word_bits(lo: int, hi: int) -> int:
 
 
 def bits_of(codes: np.ndarray) -> int:
-    """Of the least that has them all."""
-    return word_bits(int(codes.min()), int(codes.max()))
+    """Of the least that has them all; a curve without a step has no codes, and words of one bit."""
+    return 1 if not codes.size else word_bits(int(codes.min()), int(codes.max()))
 
 
 def proven(

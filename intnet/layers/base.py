@@ -1,8 +1,10 @@
 """What every layer is: children, parameters, buffers, and a method's hooks on its data paths."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from intnet import ops
 from intnet.autograd import Keep, Tensor, leaf
@@ -114,11 +116,14 @@ class Layer(Shown):
         self.reads += parameter is self.parameters[0]
         value = parameter.value
         source = leaf(value, of=parameter) if method.training else Tensor(value)
-        return ops.cast(
-            source,
-            forward=lambda _: method.weight(self, parameter),
-            backward=lambda g: method.gradient(self, parameter, g),
-        )
+
+        def forward(w: Any) -> Any:
+            return self._checked(method, "weight", parameter.name, w, method.weight(self, parameter))
+
+        def backward(g: Any) -> Any:
+            return self._checked(method, "gradient", parameter.name, g, method.gradient(self, parameter, g))
+
+        return ops.cast(source, forward=forward, backward=backward)
 
     def keeper(self, method: Method, path: str) -> Keep:
         """What the tape holds of this layer's value on `path`, by the method."""
@@ -126,8 +131,26 @@ class Layer(Shown):
 
     def on_path(self, x: Tensor, method: Method, path: str | None, back: str | None) -> Tensor:
         """x with the method's activation hook on `path` and its error hook on `back`."""
-        return ops.cast(
-            x,
-            forward=lambda v: method.activation(self, path, v) if path else v,
-            backward=lambda g: method.error(self, back, g) if back else g,
+
+        def hooked(name: str, path: str | None) -> Callable[[Any], Any]:
+            if path is None:
+                return lambda value: value
+            hook = getattr(method, name)
+            return lambda value: self._checked(method, name, path, value, hook(self, path, value))
+
+        return ops.cast(x, forward=hooked("activation", path), backward=hooked("error", back))
+
+    def _checked(self, method: Method, hook: str, path: str, given: Any, made: Any) -> Any:
+        """What a hook made; ShapeError unless it is a tensor of the shape that it was given."""
+        plain = not isinstance(made, np.ndarray) or made.dtype == np.float32
+        if plain and getattr(made, "shape", None) == given.shape:
+            return made
+        told = "nothing" if made is None else f"a {type(made).__name__}"
+        if isinstance(made, np.ndarray):
+            told = f"{made.dtype} of shape {made.shape}"
+        elif hasattr(made, "shape"):
+            told = f"shape {made.shape}"
+        raise ShapeError(
+            f"method {method.name!r}: {hook} of {self.name}, {path}, returned {told}: it was given shape "
+            f"{given.shape}, and hands on codes or float32 of the same"
         )

@@ -29,6 +29,11 @@ def _named(name: str, cls: Any) -> None:
             f"method {name!r}: its __init__ takes {', '.join(odd)}, which no run would remember: make them "
             "fields of `Options`"
         )
+    if cls.update is Method.update and cls.update_all is Method.update_all:
+        raise ConfigError(
+            f"method {name!r} has no update: write one, or derive from FloatMaster "
+            "(intnet.methods.float_master), which moves float32 masters"
+        )
     if not callable(cls.streams):
         raise ConfigError(
             f"method {name!r}: streams is a method, streams(self, layers), that lists their names"

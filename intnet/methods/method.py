@@ -21,6 +21,7 @@ layer in its `buffers`, of the whole net in `Method.state`.
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import prod
 from time import perf_counter
 from typing import Any, ClassVar, Protocol
 
@@ -260,8 +261,7 @@ class Method(Shown):
         """What the tape holds, until the backward pass, of a float32 value that gradients are made from.
 
         The value itself or a `Kept`. path: x0 of a matrix product or of a scaled image, x1 of batch norm, x3
-        of SiLU, x4 of sigmoid, mask of ReLU, of whose output the gradient reads only where it is above 0: a
-        bit an element where nothing else holds that output.
+        of SiLU, x4 of sigmoid, mask of ReLU: a bit an element where nothing else holds its output.
 
         Defined by `spec/methods/step.py: Step.save`.
         """
@@ -387,16 +387,17 @@ class Method(Shown):
     ) -> QTensor:
         """`value` quantized to `format`; saturation is counted, observers see it.
 
-        Stochastic rounding draws this step's words of 'layer/stream' (default: 'layer/path').
+        Stochastic rounding draws this step's words of 'layer/stream' (or 'layer/path'), save x of inference.
         `operands` is the sum that `value` came from, where it was added up before.
 
         Defined by `spec/methods/step.py: rounded`.
         """
         name = f"{layer.name}/{path}"
         source = exact(value, name)
-        words = None
-        if mode_code(rounding) == STOCHASTIC:
-            words = self.words(f"{layer.name}/{stream or path}", int(np.prod(source.shape)))
+        stochastic = mode_code(rounding) == STOCHASTIC
+        if stochastic and of_batch(path) and not self.training:
+            rounding, stochastic = "ties_even", False  # no image hangs on its place in a batch
+        words = self.words(f"{layer.name}/{stream or path}", prod(source.shape)) if stochastic else None
         result = quantize(source, format, rounding=rounding, words=words, where=name, of_batch=of_batch(path))
         self.count(name, 0 if result.status is None else result.status.saturated)
         if self.observers:

@@ -14,7 +14,7 @@ import numpy as np
 
 from intnet.exact.blocks.buckets import Codec, Mix, Packed
 from intnet.exact.blocks.mx_blocks import Along
-from intnet.exact.expressions import Exact, Root
+from intnet.exact.expressions import Exact, FloatExact, Root
 from intnet.numbers.formats import BlockFloat, FixedPoint, Flag, Format, Levels
 from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.qtensor import QTensor, max_abs
@@ -50,6 +50,30 @@ class Event:
 
 
 Observer = Callable[[Event], None]
+
+
+def handed_on(events: Sequence[Event], value: Any) -> bool:
+    """Whether a hook that showed `events` returned what one of them has: itself, or an equal in float32.
+
+    What is neither codes, floats nor an expression (packed codes, blocks of small floats) is not compared.
+    """
+    return not events or any(_equal(event.result, value) for event in events)
+
+
+def _equal(shown: Any, value: Any) -> bool:
+    if shown is value:
+        return True
+    if isinstance(shown, QTensor) and isinstance(value, QTensor):
+        same = np.array_equal(shown.codes, value.codes)
+        return same and np.array_equal(shown.exponent, value.exponent)
+    both = _floats(shown), _floats(value)
+    return any(part is None for part in both) or np.array_equal(*both)  # type: ignore[arg-type]
+
+
+def _floats(value: Any) -> np.ndarray | None:
+    if isinstance(value, np.ndarray):
+        return value
+    return value.to_float32() if isinstance(value, QTensor | Exact | FloatExact) else None
 
 
 class Recorder(Shown):

@@ -180,7 +180,10 @@ def _spread(saved: Saved, e: Any) -> Any:
     size = kernel[0] * kernel[1]
     floats = isinstance(e, np.ndarray | FloatExact)
     if saved.integer and floats and any(stride[a] < kernel[a] for a in (0, 1)):
-        raise FormatError("avg_pool2d: a float error over overlapping windows is not exact; quantize it")
+        raise FormatError(
+            "avg_pool2d: a float error over overlapping windows is not exact: quantize it (a layer after the "
+            "pool does), or take a stride that is the window"
+        )
 
     def spread(raw: np.ndarray, dtype: np.dtype) -> np.ndarray:
         out = np.zeros(saved.shape, dtype)

@@ -356,7 +356,10 @@ def _updates(manifest: Json, steps: Sequence[Json], one: Json, mine: Json) -> It
         if mine.get(f"{name}.old", {}).get("encoding") == "float32"
     ]
     given = manifest["generator"]
-    if not moved or given["method"] not in METHODS:
+    if not moved:
+        return
+    if given["method"] not in METHODS:
+        yield f"update of {', '.join(moved)}, in binary32: by method `{given['method']}`; no rule is known"
         return
     settings = METHODS[given["method"]].Settings.from_options(given["options"])
     told: dict[str, list[str]] = {}  # equations -> the steps that have them

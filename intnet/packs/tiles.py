@@ -44,7 +44,8 @@ class Product:
 def products(ports: Mapping[str, Port], about: Mapping[str, Any], path: str) -> Iterator[tuple[str, Product]]:
     """('fc2/x1', its product) of every weight layer in every step whose result is a port of codes.
 
-    ports: by name; about: of PACK.json. What is no sum of products of codes is left out.
+    ports: by name; about: of PACK.json. What is no sum of products of codes is left out, and so is one with a
+    bias in it.
     """
     aliases: Mapping[str, str] = about.get("aliases", {})
     steps = about.get("replay", ())
@@ -57,6 +58,8 @@ def products(ports: Mapping[str, Port], about: Mapping[str, Any], path: str) -> 
             weights = ports.get(f"{prefix}/Wq")
             known = [ports.get(name) for name in (*names, result)]
             if weights is None or not all(port is not None and _is_codes(port) for port in known):
+                continue
+            if result == f"{prefix}/x1" and aliases.get(f"{prefix}/bq", f"{prefix}/bq") in ports:
                 continue
             found = Product(path, (names[0], names[1]), result, weights.shape, layer["window"])
             yield f"{prefix}/{path}", found
@@ -109,12 +112,12 @@ def tiled(draft: Draft, tiles: Mapping[str, int]) -> Draft:
             shapes = of.shape, product.shape
             sums = partial_sums(path, operands[0], operands[1], shapes, dict(product.window), tile)
             if not np.array_equal(sums[-1], codes):
-                raise PackError(f"{name}: {product.result} is no plain sum of products, so it has no parts")
+                raise PackError(f"{product.result} is no plain sum of products, so it has no parts")
             made.append(partial_port(name, product, tile, sums, of))
         if len(made) == before:
             raise PackError(
-                f"{draft.name}: --tile {path}={tile}: no layer's {path} is a sum of products of codes "
-                "(sums of float32 have no exact parts)"
+                f"{draft.name}: --tile {path}={tile}: no layer's {path} is a sum of products of codes alone "
+                "(sums of float32 have no exact parts, and with a bias the last part is not the result)"
             )
     about = dict(draft.about) | {TILE: dict(tiles)}
     told = "-".join(f"{path}_{tile}" for path, tile in tiles.items())

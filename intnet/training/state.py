@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from intnet.errors import NumberError
+from intnet.errors import ConfigError, NumberError, ShapeError
+from intnet.methods.method import Method
+from intnet.models.model import Model
 from intnet.numbers.qtensor import QTensor
 
 State = dict[str, Any]
 FLOATS = (np.float32, np.float64)
+METHOD_STATE = "method/"  # leads the names of `Method.state` in a run's state
 
 
 def digest(state: State) -> str:
@@ -65,3 +68,24 @@ def check_state(state: State) -> None:
             raise NumberError(
                 f"{name} holds a NaN or infinity at index {index}, which no state can go on from"
             )
+
+
+def check_left(model: Model, method: Method, step: int) -> None:
+    """What a step leaves, by a method of a user's own too: it was counted; the first one, so that no hours
+    are lost, left parameters of their shapes and a state that files hold.
+
+    ConfigError, ShapeError, NumberError.
+    """
+    if method.step != step + 1:
+        raise ConfigError(
+            f"method {method.name!r}: step {step + 1} was not counted: its end_of_step calls "
+            "super().end_of_step()"
+        )
+    if step:
+        return
+    for name, _, parameter in model.all_parameters():
+        if (found := getattr(parameter.value, "shape", None)) != parameter.shape:
+            raise ShapeError(f"{name} is of shape {found} after its update, before it {parameter.shape}")
+        if getattr(parameter.value, "dtype", np.float32) != np.float32:
+            raise NumberError(f"{name} is {parameter.value.dtype} after its update, no float32")
+    check_state(model.state_dict() | {f"{METHOD_STATE}{name}": value for name, value in method.state.items()})

@@ -36,10 +36,9 @@ from intnet.training.epochs import Callback, train_epochs
 from intnet.training.history import History, StepReport
 from intnet.training.inference import EVALUATION_BATCH, Scores, all_logits, as_codes, evaluate, scores
 from intnet.training.reestimate import reestimated
-from intnet.training.state import check_state, digest
+from intnet.training.state import METHOD_STATE, check_left, check_state, digest
 
 NO_AUGMENT = Augment()
-METHOD_STATE = "method/"  # leads the names of `Method.state` in a run's state
 
 
 class Run(Shown):
@@ -134,6 +133,7 @@ class Run(Shown):
             method.update_all(self._updates(backward(loss, np.float32(1), ops.elementwise.join)))
             right = shares.joined(float_logits(logits.value).argmax(axis=1) == labels)
         method.end_of_step()
+        check_left(self.model, method, step)
         ended = method.step % self.steps_per_epoch == 0
         if ended:
             method.end_of_epoch()

@@ -13,6 +13,7 @@ from typing import Any
 from intnet.inspect.as_spec import KINDS
 from intnet.layers import Layer
 from intnet.methods.saved import Saved
+from intnet.methods.trace import handed_on
 from intnet.spec.geometry import both, pads
 from intnet.spec.nets import WEIGHTED
 from intnet.spec.nets import Layer as SpecLayer
@@ -40,7 +41,10 @@ def check(taken: Taken, judge: Judge) -> Row:
     """One row of the whole step, or of inference."""
     row = Row("step", "wiring", "every layer ran as it is; all that was made was read", ["nets.Layer"])
     row.elements = row.checked = len(taken.record.happened)
-    parts = (_left_out(taken, judge), _otherwise(taken, judge), _unstored(taken, judge), _unread(taken))
+    parts = (
+        _left_out(taken, judge), _otherwise(taken, judge), _unstored(taken, judge), _shown(taken),
+        _unread(taken),
+    )  # fmt: skip
     if found := list(chain(*parts)):
         more = f"; {len(found) - SHOWN} more" * (len(found) > SHOWN)
         row.differs("; ".join(found[:SHOWN]) + more)
@@ -130,6 +134,14 @@ def _form(judge: Judge, layer: Layer, path: str) -> str:
     except NotSpecified:
         return ""
     return "" if form in (None, FLOAT32) else str(form)
+
+
+def _shown(taken: Taken) -> Iterator[str]:
+    """Hooks of the method that handed on another value than they showed."""
+    for what in taken.record.happened:
+        if what.op.name == "cast" and what.events and not handed_on(what.events, what.results[0]):
+            paths = " and ".join(f"{event.layer}/{event.path}" for event in what.events)
+            yield f"{paths}: the method showed one value and handed on another"
 
 
 # -- readers ---------------------------------------------------------------------------------------

@@ -232,7 +232,7 @@ def test_threads_do_not_change_a_bit() -> None:
 
 def test_a_float_error_over_overlapping_integer_windows_is_refused() -> None:
     for stride in ((1, 2), (2, 1)):
-        with pytest.raises(FormatError, match="overlapping windows is not exact; quantize it"):
+        with pytest.raises(FormatError, match="overlapping windows is not exact: quantize it"):
             run(
                 avg_pool2d, integer(1, (1, 4, 4, 1)), error=lambda y: floating(2, y.shape),
                 kernel=(2, 2), stride=stride,

@@ -152,7 +152,10 @@ class Replay:
         if one["kind"] in HEADS:
             return ""
         kind = type(self.model[one["layer"]])
-        return "" if kind in as_spec.KINDS else f"the definition has no layer of the class {kind.__name__}"
+        if kind in as_spec.KINDS:
+            return ""
+        own = "what its operation names, `spec`, is judged by `intnet verify` alone"
+        return f"the definition has no layer of the class {kind.__name__}; {own}"
 
     def _begin(self, one: Json, method: Json, made: LayerStep) -> _Walked:
         """A step of the method with the layer's state."""

@@ -28,12 +28,13 @@ from intnet.layers import Dropout, Layer
 from intnet.layers.joints import Join, Scale
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import Method, Update
-from intnet.methods.trace import Event
+from intnet.methods.trace import Event, handed_on
 from intnet.numbers.qtensor import QTensor
 from intnet.packs.layers.wiring import Wiring
 from intnet.training.state import parts
 
 WINDOW = ("kernel", "stride", "padding", "groups", "output")
+HOOKS = ("weight", "activation", "error", "gradient")
 FOLDED = ("scale", "offset")  # of a batch norm that inference has as two words a channel
 
 
@@ -149,10 +150,12 @@ class Taps:
         self.seen = {name: Captured(name, kind) for name, kind in kinds.items()}
         self.remembered: dict[str, Any] = {}
         self.rates: dict[str, Any] = {}
+        self._shown: list[Event] = []  # by the hook that is under way
 
     def __call__(self, event: Event) -> None:
         """Observe one event; of a parameter that is read as it stands, and told again when it has moved, the
         first: what it has become is state."""
+        self._shown.append(event)
         seen = self.seen.get(event.layer)
         if seen is not None and all(event.path != one.path for one in seen.events):
             seen.events.append(event)
@@ -163,6 +166,8 @@ class Taps:
             seen.before, seen.window = state(layer), window(layer)
             layer.forward = self._tapped(layer)  # type: ignore[method-assign]
         self._draw, self._update, self._fold = self.method.words, self.method.update_all, self.method.fold
+        for name in HOOKS:
+            setattr(self.method, name, self._hooked(getattr(self.method, name)))
         self.method.words = self._drawn  # type: ignore[method-assign]
         self.method.update_all = self._updated  # type: ignore[method-assign]
         self.method.fold = self._folded  # type: ignore[method-assign]
@@ -173,7 +178,8 @@ class Taps:
     ) -> None:
         for layer in self.layers:
             del layer.forward  # the method of its class again
-        del self.method.words, self.method.update_all, self.method.fold
+        for name in (*HOOKS, "words", "update_all", "fold"):
+            delattr(self.method, name)
 
     def _tapped(self, layer: Layer) -> Callable[..., Tensor]:
         seen, inner = self.seen[layer.name], layer.forward
@@ -209,6 +215,22 @@ class Taps:
             return y
 
         return forward
+
+    def _hooked(self, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """PackError where a hook hands on another value than it shows: no pack's rules would be true."""
+
+        def called(layer: Layer, *given: Any) -> Any:
+            self._shown = []
+            made = hook(layer, *given)
+            if not handed_on(self._shown, made):
+                paths = " and ".join(f"{event.layer}/{event.path}" for event in self._shown)
+                raise PackError(
+                    f"{paths}: method {self.method.name!r} shows one value there and hands on another: store "
+                    "or pass what the hook returns"
+                )
+            return made
+
+        return called
 
     def _folded(self, layer: Any) -> tuple[QTensor, QTensor] | None:
         """Scale and offset of a batch norm in inference, which pass no hook of the method."""

@@ -16,6 +16,7 @@ import numpy as np
 from intnet import ops
 from intnet.autograd import Tensor, backward, watched
 from intnet.errors import ConfigError, PackError
+from intnet.inspect.as_spec import definition_of
 from intnet.methods.method import Method
 from intnet.methods.trace import Event
 from intnet.models.model import Model
@@ -28,7 +29,6 @@ from intnet.packs.layers.wiring import Wiring
 from intnet.packs.pack import Pack
 from intnet.packs.ports import HEADS, INFERENCE, LOSS, NETWORK, Draft, Json
 from intnet.runs import run_folder
-from intnet.spec.methods import METHODS
 from intnet.training.inference import as_codes, evaluation_batch
 from intnet.training.train import Run
 
@@ -162,12 +162,11 @@ def _images(again: Again, step: Json) -> Any:
 def inference(run: Run, images: int) -> Draft:
     """The first test images, as one batch, by the state of `run` as it stands.
 
-    ConfigError for a method whose inference the definition does not have, and where there are fewer images.
+    ConfigError for a method that has no definition, and where there are fewer images.
     """
-    if run.method.name not in METHODS:
+    if definition_of(type(run.method)) is None:
         raise ConfigError(
-            f"method {run.method.name!r}: the definition, which would judge a pack, has no inference of it, "
-            f"only of {', '.join(METHODS)}"
+            f"method {run.method.name!r} names no definition, `spec`, which would judge a pack of inference"
         )
     if images > len(run.data.test_labels):
         raise ConfigError(
