@@ -141,15 +141,18 @@ class Layer(Shown):
         return ops.cast(x, forward=hooked("activation", path), backward=hooked("error", back))
 
     def _checked(self, method: Method, hook: str, path: str, given: Any, made: Any) -> Any:
-        """What a hook made; ShapeError unless it is a tensor of the shape that it was given."""
-        plain = not isinstance(made, np.ndarray) or made.dtype == np.float32
-        if plain and getattr(made, "shape", None) == given.shape:
+        """What a hook made; ShapeError where it is nothing, of another shape or of another type than float32.
+
+        What has no shape is the method's own: two copies for two products.
+        """
+        shape = getattr(made, "shape", given.shape)
+        told = "nothing" if made is None else "" if shape == given.shape else f"shape {shape}"
+        if isinstance(made, np.ndarray | np.generic | float | int) and (
+            not isinstance(made, np.ndarray) or made.dtype != np.float32
+        ):
+            told = f"{getattr(made, 'dtype', type(made).__name__)} of shape {shape}"
+        if not told:
             return made
-        told = "nothing" if made is None else f"a {type(made).__name__}"
-        if isinstance(made, np.ndarray):
-            told = f"{made.dtype} of shape {made.shape}"
-        elif hasattr(made, "shape"):
-            told = f"shape {made.shape}"
         raise ShapeError(
             f"method {method.name!r}: {hook} of {self.name}, {path}, returned {told}: it was given shape "
             f"{given.shape}, and hands on codes or float32 of the same"

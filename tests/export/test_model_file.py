@@ -45,6 +45,18 @@ def test_words_are_packed(tmp_path: Path) -> None:
     assert arrays["words/1/b"].tolist() == b.tolist()
 
 
+def test_a_curve_without_a_step_comes_back(tmp_path: Path) -> None:
+    """A sigmoid of values that are all next to 0."""
+    images = p.Images("images", (), (1, 1, 2), -20, 0, 255)
+    curve = p.Curve("s", (0,), np.array([], np.int64), np.array([64]), -7)
+    about = {"model": "m", "data": "d", "classes": 2, "steps": 0, "state_sha256": "", "batch_norm": None}
+    program = Program((images, curve), about)
+    model_file.save(tmp_path / "m.npz", program)
+    back, _ = model_file.load(tmp_path / "m.npz")
+    codes = np.array([[[[0, 255]]]])
+    assert batch.logits(back, codes).tolist() == batch.logits(program, codes).tolist() == [[[[64, 64]]]]
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from intnet import methods
 from intnet.errors import ConfigError, ContainerError, PackError
 from intnet.methods.float32 import Float32
+from intnet.methods.method import to_float32
 from intnet.methods.trace import Recorder
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import layers, pack
@@ -399,6 +401,21 @@ def test_taps_leave_no_trace() -> None:
     assert tapped.digest() == plain.digest()
     assert all("forward" not in vars(layer) for layer in tapped.model.all_layers())
     assert "words" not in vars(tapped.method) and not tapped.method.observers
+
+
+@pytest.mark.parametrize(("hook", "path"), [("activation", "x1"), ("error", "e4")])
+def test_a_value_that_is_shown_and_not_handed_on_is_refused(hook: str, path: str, tmp_path: Path) -> None:
+    """The page would say what no device computes."""
+
+    def halved(self: Float32, layer: Any, at: str, value: Any) -> Any:
+        made = self.passes(layer, at, to_float32(value))
+        return made * np.float32(0.5) if at == path else made
+
+    with forgotten(tmp_path):
+        methods.register("halved")(type("Halved", (Float32,), {hook: halved}))
+        run = run_folder.build("halved", {}, "mlp", "digits", batch_size=16, limit=64)
+        with pytest.raises(PackError, match=f"fc2/{path}: method 'halved' shows one value there and hands"):
+            layers.draft(run, ["fc2"])
 
 
 def test_what_a_method_remembers_has_any_shape_and_one_exponent(tmp_path: Path) -> None:

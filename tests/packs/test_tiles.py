@@ -198,6 +198,12 @@ def test_what_has_no_partial_sums_is_refused(drafts: dict[str, Draft]) -> None:
     assert tiled(drafts["wageubn conv2"], {}) is drafts["wageubn conv2"]
     with pytest.raises(PackError, match="--tile x1=4: no layer's x1 is a sum of products of codes"):
         tiled(drafts["float32 conv2"], {"x1": 4})
+    run = run_folder.build("wageubn", {"edges": "fixed16"}, "mlp", "digits", batch_size=4, limit=16)
+    biased = layers.draft(
+        run, ["fc2", "fc3"]
+    )  # at first the bias is 0, and its layer is left out all the same
+    made = tiled(biased, {"x1": 16})
+    assert [port.name for port, _ in made.ports if "partial" in port.name] == ["fc2/x1.partial"]
     with pytest.raises(ConfigError, match="--tile x2=4: give products a tile, of x1, e4, gW"):
         tiled(drafts["wageubn conv2"], {"x2": 4})
     with pytest.raises(ConfigError, match="--tile x1=0: give products"):

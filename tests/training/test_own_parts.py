@@ -17,8 +17,10 @@ from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
 from intnet.exact.quantize import quantize
 from intnet.layers import Dropout, Flatten, Linear, ReLU, Tanh
 from intnet.methods.float32 import Float32
+from intnet.methods.method import to_float32
 from intnet.models import Model
 from intnet.numbers.formats import OwnFormat
+from intnet.training.inference import all_logits
 from intnet.training.state import check_state
 from intnet.training.train import Run
 from intnet.verify import taken, work
@@ -105,17 +107,102 @@ def test_a_hook_that_returns_nothing() -> None:
         def gradient(self, layer: Any, parameter: Any, g: Any) -> Any:
             super().gradient(layer, parameter, g)
 
-    with pytest.raises(ShapeError, match=r"no gradient reached fc1.weight: .* return what they made\?"):
+    with pytest.raises(ShapeError, match=r"'float32': gradient of fc2, bias, returned nothing: .* \(10,\)"):
         step(method=Forgets())
 
 
-def test_weights_of_float64() -> None:
-    class Wide(Float32):
-        def weight(self, layer: Any, parameter: Any) -> Any:
-            return np.asarray(parameter.value, np.float64)
+@pytest.mark.parametrize(
+    ("hook", "made", "told"),
+    [
+        (
+            "weight",
+            lambda w: w.astype(np.float64),
+            r"weight of fc1, weight, returned float64 of shape \(8, 64\)",
+        ),
+        ("weight", lambda w: w.T, r"weight of fc1, weight, returned shape \(64, 8\): it was given"),
+        ("activation", lambda x: 1.5, r"activation of fc1, x0, returned float of shape"),
+        (
+            "error",
+            lambda e: e[:1],
+            r"error of fc2, e3, returned shape \(1, 10\): it was given shape \(16, 10\)",
+        ),
+        ("gradient", lambda g: g.astype(np.float64), r"gradient of fc2, bias, returned float64 of shape"),
+    ],
+)
+def test_a_hook_that_returns_something_else(hook: str, made: Callable[[Any], Any], told: str) -> None:
+    """Of a square weight, its transpose would be taken for it."""
 
-    with pytest.raises(FormatError, match=r"not float\d\d array and float\d\d array"):
-        step(method=Wide())
+    def changed(self: Float32, *given: Any) -> Any:
+        return made(getattr(Float32, hook)(self, *given))
+
+    with pytest.raises(ShapeError, match=told):
+        step(method=type("Changed", (Float32,), {hook: changed})())
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        (lambda w: w[:1], r"fc1.weight is of shape \(1, 64\) after its update, before it \(8, 64\)"),
+        (lambda w: w.astype(np.float64), "fc1.weight is float64 after its update"),
+    ],
+)
+def test_an_update_that_leaves_something_else(left: Callable[[Any], Any], told: str) -> None:
+    class Leaves(Float32):
+        def update(self, layer: Any, parameter: Any, gradient: Any) -> None:
+            parameter.value = left(parameter.value)
+
+        def update_all(self, updates: Any) -> None:
+            for one in updates:
+                self.update(*one)
+
+    with pytest.raises((ShapeError, NumberError), match=told):
+        step(method=Leaves())
+
+
+def test_a_step_that_is_not_counted_ends_the_training() -> None:
+    """It went on for ever."""
+
+    class Uncounted(Float32):
+        def end_of_step(self) -> None:
+            pass
+
+    with pytest.raises(ConfigError, match=r"step 1 was not counted: its end_of_step calls super"):
+        step(method=Uncounted())
+
+
+def test_a_method_without_an_update_is_no_method(registered: None) -> None:
+    with pytest.raises(
+        ConfigError, match="method 'still' has no update: write one, or derive from FloatMaster"
+    ):
+
+        @methods.register("still")
+        class Still(methods.Method):
+            pass
+
+
+def test_an_answer_does_not_hang_on_the_place_in_a_batch() -> None:
+    """Activations draw words while training, none in inference."""
+
+    class Drawn(Float32):
+        drawn: Any = None
+
+        def activation(self, layer: Any, path: str, value: Any) -> Any:
+            if path != "x4":
+                return super().activation(layer, path, value)
+            format = formats.Shift(3)
+            return to_float32(self.store(layer, "x4", to_float32(value), format, "stochastic"))
+
+        def words(self, name: str, n: int) -> Any:
+            self.drawn = [*(self.drawn or []), name]
+            return super().words(name, n)
+
+    run = step(method=Drawn())
+    assert "act/x4" in run.method.drawn  # type: ignore[attr-defined]
+    run.method.drawn = []  # type: ignore[attr-defined]
+    images = np.repeat(DIGITS.test_images[:1], 9, axis=0)
+    logits = all_logits(run.model, run.method, images, DIGITS.exponent)
+    assert run.method.drawn == []  # type: ignore[attr-defined]
+    assert np.array_equal(logits, np.repeat(logits[:1], 9, axis=0))
 
 
 @pytest.mark.parametrize(("gives", "told"), [(lambda g: g, "a ndarray"), (lambda g: (g, g), "2 gradients")])
@@ -206,7 +293,8 @@ def test_what_no_checkpoint_holds_is_said_before_one_is_written(tmp_path: Path, 
     ):
         run = Run(Net(), Odd(), DIGITS, 16, 1)
         run.method.context_model, run.method.kept = run.model, kept  # type: ignore[attr-defined]
-        run.train(1)
+        with pytest.raises(NumberError, match=says):
+            run.train(1)  # after the first step, not after an epoch
         with pytest.raises(NumberError, match=says):
             intnet.save(run, tmp_path / "run")
     for name in ("weight", "c.d"):

@@ -222,7 +222,7 @@ class Taps:
         def called(layer: Layer, *given: Any) -> Any:
             self._shown = []
             made = hook(layer, *given)
-            if not handed_on(self._shown, made):
+            if layer.name in self.seen and not handed_on(self._shown, made):
                 paths = " and ".join(f"{event.layer}/{event.path}" for event in self._shown)
                 raise PackError(
                     f"{paths}: method {self.method.name!r} shows one value there and hands on another: store "
