@@ -115,7 +115,8 @@ def show(result: "Result") -> None:
     what = {"dut": "the device", "recomputation": "the recomputation", "spec": "the definition"}[result.kind]
     took = f", in {result.seconds:.1f} s" if result.kind == "spec" else ""
     if result.exit_status == 0:
-        print(f"PASS: {len(result.ports)} ports, {result.words:,} words of {what} are equal{took}")
+        left = f"; {len(result.unknown):,} ports were not recomputed" * bool(result.unknown)
+        print(f"PASS: {len(result.ports)} ports, {result.words:,} words of {what} are equal{took}{left}")
     elif not result.ports and not result.problems:
         print(f"\nNOTHING COMPARED: no word of this pack is one of {what}")
     else:

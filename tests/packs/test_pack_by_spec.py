@@ -270,12 +270,12 @@ def test_what_the_definition_does_not_have_is_listed(
     folder = written("wageubn")
     status, out, _ = here(capsys, "check", folder, "--by", "spec")
     why = "the definition has no layer of the class ReLU"
-    assert status == 0 and f"NOT RECOMPUTED, {why}:\n  " in out and "relu2/x4, " in out
+    assert status == 0 and f"NOT RECOMPUTED, {why}; what its operation names" in out and "relu2/x4, " in out
     assert "\nPASS: " in out and "words of the definition are equal, in " in out
     status, out, _ = here(capsys, "check", folder, "--by", "spec", "--json")
     told = json.loads(out)
     assert (status, told["compared"], told["status"]) == (0, "spec", "pass")
-    assert told["not_recomputed"]["relu2/e0"] == why and told["seconds"] > 0
+    assert told["not_recomputed"]["relu2/e0"].startswith(why) and told["seconds"] > 0
     judged = {port["port"] for port in told["ports"]}
     assert not judged & told["not_recomputed"].keys() and {"fc2/e3", "bn2/sigma"} <= judged
 

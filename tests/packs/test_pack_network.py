@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet import methods
 from intnet.cli.check import port_text
 from intnet.cli.main import main
 from intnet.errors import ConfigError, PackError
@@ -21,7 +22,7 @@ from intnet.packs.layers import network
 from intnet.packs.layers.wiring import Wiring
 from intnet.runs import run_folder
 from tests.support import weighed
-from tests.support.command import here
+from tests.support.command import forgotten, here
 from tests.support.contract_device import T
 from tests.support.contract_network import Network
 from tests.support.devices import check_marks, complemented, given, minus, truncated
@@ -357,12 +358,17 @@ def test_too_large_a_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         network.draft(run, 1, advance)
 
 
-def test_a_method_without_a_definition_has_no_inference() -> None:
-    run = run_folder.build("wageubn", {}, "mlp", "digits", batch_size=2)
-    run.train(1)
-    run.method.name = "mine"
-    with pytest.raises(ConfigError, match=r"method 'mine': the definition, .*, has no inference of it, only"):
-        network.inference(run, 1)
+def test_a_method_without_a_definition_has_no_inference(tmp_path: Path) -> None:
+    with forgotten(tmp_path):
+
+        @methods.register("mine")
+        class Mine(methods.METHODS["wageubn"]):  # type: ignore[misc]
+            pass
+
+        run = run_folder.build("mine", {}, "mlp", "digits", batch_size=2)
+        run.train(1)
+        with pytest.raises(ConfigError, match=r"method 'mine' names no definition, `spec`, which would judge"):
+            network.inference(run, 1)
 
 
 def test_a_layer_may_not_be_called_as_the_loss() -> None:
