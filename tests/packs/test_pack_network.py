@@ -367,7 +367,7 @@ def test_a_method_without_a_definition_has_no_inference(tmp_path: Path) -> None:
 
         run = run_folder.build("mine", {}, "mlp", "digits", batch_size=2)
         run.train(1)
-        with pytest.raises(ConfigError, match=r"method 'mine' names no definition, `spec`, which would judge"):
+        with pytest.raises(ConfigError, match=r"method 'mine' names no definition, `spec`, which"):
             network.inference(run, 1)
 
 
