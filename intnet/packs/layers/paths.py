@@ -291,7 +291,10 @@ class Maker:
                 self.names.ports += ports.tensor(name, "out", value, _axes_of(key)[array.ndim], **kind)
                 self._case(name, "state")
             elif not np.array_equal(made[name], array):
-                raise PackError(f"{name}: its method stores there something else than the step leaves")
+                raise PackError(
+                    f"{name}: its method stores there something else than the step leaves; the copy that the "
+                    "forward pass reads has a path of its own, as Wq of W"
+                )
             self.names.produce(array, name)
 
     def _left(self, one: Captured, key: str, value: Any) -> str:
