@@ -13,7 +13,7 @@ import numpy as np
 
 from intnet.exact.expressions import Exact
 from intnet.exact.sources import FloatExact
-from intnet.methods.symbols import PACKED_FOR, Symbol
+from intnet.methods.symbols import Symbol, symbol_of
 from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
 
@@ -39,7 +39,6 @@ class Input:
     before: bool = False
 
 
-NO_SYMBOL = Symbol("", "")
 _NAME = re.compile(r"[A-Za-z]\w*")
 _ROUNDED = re.compile(r"^(?:SR|BF|AQ)\((.*?)(?:; <WL,FL>|, WL|, \d+)\)")  # as symbols.py writes quantizers
 
@@ -65,16 +64,8 @@ class Operands:
                 self._neighbours.setdefault(other.layer, {})[event.layer] = None
 
     def symbol(self, event: Event) -> Symbol:
-        """The symbol of a path; an empty one where the method's table has none.
-
-        A gradient that reads what the tape packed (`methods/packing.py`) has that in its formula: x0s for x0.
-        """
-        symbol = self.symbols.get(event.path, NO_SYMBOL)
-        read = PACKED_FOR.get(event.path, "")
-        for held in (f"{read}s", read):
-            if read and f"{event.layer}/{held}" in self.events:
-                return symbol.reading(read, held)
-        return symbol
+        """As `symbol_of`."""
+        return symbol_of(self.symbols, event.layer, event.path, self.events)
 
     def formula(self, event: Event) -> str:
         """The symbol's; without the quantizer where this value was not rounded."""

@@ -4,7 +4,7 @@ One table a method, path -> Symbol, in the order of Algorithms 1 and 2 and the u
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 
@@ -34,6 +34,7 @@ class Symbol:
         return replace(self, formula=name.sub(held, self.formula), factors=factors)
 
 
+NO_SYMBOL = Symbol("", "")
 _DIVISOR = "sigma + eps"
 
 WAGEUBN: dict[str, Symbol] = {
@@ -197,6 +198,22 @@ PACKED: dict[str, Symbol] = {
     "x3s": Symbol("forward", "what the tape holds of x3", ("x3",)),
 }
 PACKED_FOR = {"gW": "x0", "ggamma": "x1", "e1": "x3", "e1q": "x3"}  # and what reads it
+
+
+def symbol_of(symbols: Mapping[str, Symbol], layer: str, path: str, seen: Container[str]) -> Symbol:
+    """The symbol of a path of a layer; an empty one where the table has none.
+
+    A gradient that reads what the tape packed (`methods/packing.py`) has that in its formula, x0s for x0.
+    seen: 'layer/path' of what the step showed
+    """
+    symbol = symbols.get(path, NO_SYMBOL)
+    read = PACKED_FOR.get(path, "")
+    for held in (f"{read}s", read):
+        if read and f"{layer}/{held}" in seen:
+            return symbol.reading(read, held)
+    return symbol
+
+
 SAVED: dict[str, Symbol] = (
     FLOAT32
     | PACKED

@@ -14,6 +14,7 @@ import numpy as np
 
 from intnet.inspect import as_spec
 from intnet.layers import Layer
+from intnet.methods.symbols import symbol_of
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Exponents, Floats, Words
 from intnet.spec.methods.step import FLOAT32, Now, value_of
@@ -92,6 +93,7 @@ class Judge:
         if self.module is not None:
             self.settings = as_spec.settings_of(self.module, method.name, method.settings())
         self.exponents = exponents(taken.record)
+        self.seen = {f"{event.layer}/{event.path}" for event in taken.record.events}
         self.state = {name: as_stored(value) for name, value in self.before.items()}
 
     @cached_property
@@ -110,10 +112,9 @@ class Judge:
         made.tensors.update(self.exponents)
         return made
 
-    def equation(self, path: str) -> str:
+    def equation(self, layer: str, path: str) -> str:
         """As the method's paper writes a path."""
-        found = self.symbols.get(path)
-        return found.formula if found else ""
+        return symbol_of(self.symbols, layer, path, self.seen).formula
 
     def format_of(self, layer: str, path: str, value: Any = None) -> Any:
         """The definition's format of a path; FLOAT32, or None: as it comes.

@@ -37,7 +37,9 @@ class Moved:
         order, model = STEP * (len(self.taken.record.happened) + 2), self.taken.run.model
         for name, layer, parameter in model.all_parameters():
             size, symbol = int(np.prod(parameter.shape)), parameter.symbol
-            row = Row(layer.name, f"{symbol}'", self.judge.equation(symbol), [], size, order=order)
+            row = Row(
+                layer.name, f"{symbol}'", self.judge.equation(layer.name, symbol), [], size, order=order
+            )
             yield Task(row, size, partial(self._update, name, parameter))
         for layer in model.all_layers():
             if layer.normalizes:

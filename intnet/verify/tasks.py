@@ -112,7 +112,7 @@ class Happenings:
         self.made.add(at)
         layer, path = self._named(what, at)
         size, order = int(np.prod(shape_of(value))), STEP * (what.number + 1) + len(PARTS) - k
-        row = Row(layer, path, self.judge.equation(path), [], size, order=order)
+        row = Row(layer, path, self.judge.equation(layer, path), [], size, order=order)
         yield Task(row, size, partial(self._check, what, k, value))
 
     def _named(self, what: What, at: int) -> tuple[str, str]:
@@ -182,7 +182,9 @@ class Happenings:
             if self._is_named(place):
                 continue
             size, order = int(np.prod(shape_of(event.result))), STEP * self.record.order(event)
-            row = Row(event.layer, event.path, self.judge.equation(event.path), [], size, order=order)
+            row = Row(
+                event.layer, event.path, self.judge.equation(event.layer, event.path), [], size, order=order
+            )
             out = _out(event, what.results[0], last) if cast else None
             yield Task(row, size, partial(self._check_event, place, out))
 
