@@ -145,14 +145,12 @@ class Layer(Shown):
 
         What has no shape is the method's own: two copies for two products.
         """
-        shape = getattr(made, "shape", given.shape)
-        told = "nothing" if made is None else "" if shape == given.shape else f"shape {shape}"
-        if isinstance(made, np.ndarray | np.generic | float | int) and (
-            not isinstance(made, np.ndarray) or made.dtype != np.float32
-        ):
-            told = f"{getattr(made, 'dtype', type(made).__name__)} of shape {shape}"
-        if not told:
+        shape = None if made is None else getattr(made, "shape", given.shape)
+        plain = not isinstance(made, np.ndarray | np.generic | float | int)
+        if shape == given.shape and (plain or getattr(made, "dtype", None) == np.float32):
             return made
+        kind = made.dtype if isinstance(made, np.ndarray) else type(made).__name__
+        told = "nothing" if made is None else f"{kind} of shape {shape}"
         raise ShapeError(
             f"method {method.name!r}: {hook} of {self.name}, {path}, returned {told}: it was given shape "
             f"{given.shape}, and hands on codes or float32 of the same"

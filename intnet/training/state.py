@@ -87,5 +87,5 @@ def check_left(model: Model, method: Method, step: int) -> None:
         if (found := getattr(parameter.value, "shape", None)) != parameter.shape:
             raise ShapeError(f"{name} is of shape {found} after its update, before it {parameter.shape}")
         if getattr(parameter.value, "dtype", np.float32) != np.float32:
-            raise NumberError(f"{name} is {parameter.value.dtype} after its update, no float32")
+            raise NumberError(f"{name} is {parameter.value.dtype} after its update, not float32")
     check_state(model.state_dict() | {f"{METHOD_STATE}{name}": value for name, value in method.state.items()})

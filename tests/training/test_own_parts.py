@@ -119,12 +119,16 @@ def test_a_hook_that_returns_nothing() -> None:
             lambda w: w.astype(np.float64),
             r"weight of fc1, weight, returned float64 of shape \(8, 64\)",
         ),
-        ("weight", lambda w: w.T, r"weight of fc1, weight, returned shape \(64, 8\): it was given"),
+        (
+            "weight",
+            lambda w: w.T,
+            r"weight of fc1, weight, returned float32 of shape \(64, 8\): it was given",
+        ),
         ("activation", lambda x: 1.5, r"activation of fc1, x0, returned float of shape"),
         (
             "error",
             lambda e: e[:1],
-            r"error of fc2, e3, returned shape \(1, 10\): it was given shape \(16, 10\)",
+            r"error of fc2, e3, returned float32 of shape \(1, 10\): it was given shape \(16, 10\)",
         ),
         ("gradient", lambda g: g.astype(np.float64), r"gradient of fc2, bias, returned float64 of shape"),
     ],

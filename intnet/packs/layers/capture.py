@@ -150,12 +150,13 @@ class Taps:
         self.seen = {name: Captured(name, kind) for name, kind in kinds.items()}
         self.remembered: dict[str, Any] = {}
         self.rates: dict[str, Any] = {}
-        self._shown: list[Event] = []  # by the hook that is under way
+        self._shown: list[Event] | None = None  # by the hook that is under way
 
     def __call__(self, event: Event) -> None:
         """Observe one event; of a parameter that is read as it stands, and told again when it has moved, the
         first: what it has become is state."""
-        self._shown.append(event)
+        if self._shown is not None:
+            self._shown.append(event)
         seen = self.seen.get(event.layer)
         if seen is not None and all(event.path != one.path for one in seen.events):
             seen.events.append(event)
@@ -220,10 +221,13 @@ class Taps:
         """PackError where a hook hands on another value than it shows: no pack's rules would be true."""
 
         def called(layer: Layer, *given: Any) -> Any:
-            self._shown = []
+            outer, self._shown = self._shown, []  # a hook may call another one
             made = hook(layer, *given)
-            if layer.name in self.seen and not handed_on(self._shown, made):
-                paths = " and ".join(f"{event.layer}/{event.path}" for event in self._shown)
+            shown, self._shown = self._shown, outer
+            if outer is not None:
+                outer += shown
+            if layer.name in self.seen and not handed_on(shown, made):
+                paths = " and ".join(f"{event.layer}/{event.path}" for event in shown)
                 raise PackError(
                     f"{paths}: method {self.method.name!r} shows one value there and hands on another: store "
                     "or pass what the hook returns"
