@@ -117,11 +117,15 @@ class Layer(Shown):
         value = parameter.value
         source = leaf(value, of=parameter) if method.training else Tensor(value)
 
-        def forward(w: Any) -> Any:
-            return self._checked(method, "weight", parameter.name, w, method.weight(self, parameter))
+        def forward(_: Any) -> Any:
+            made = method.weight(self, parameter)
+            if made is parameter.value:  # of a folded batch norm there is none
+                return made
+            return self._checked(method, "weight", parameter.name, parameter.shape, made)
 
         def backward(g: Any) -> Any:
-            return self._checked(method, "gradient", parameter.name, g, method.gradient(self, parameter, g))
+            made = method.gradient(self, parameter, g)
+            return self._checked(method, "gradient", parameter.name, parameter.shape, made)
 
         return ops.cast(source, forward=forward, backward=backward)
 
@@ -136,22 +140,22 @@ class Layer(Shown):
             if path is None:
                 return lambda value: value
             hook = getattr(method, name)
-            return lambda value: self._checked(method, name, path, value, hook(self, path, value))
+            return lambda value: self._checked(method, name, path, value.shape, hook(self, path, value))
 
         return ops.cast(x, forward=hooked("activation", path), backward=hooked("error", back))
 
-    def _checked(self, method: Method, hook: str, path: str, given: Any, made: Any) -> Any:
+    def _checked(self, method: Method, hook: str, path: str, shape: tuple[int, ...], made: Any) -> Any:
         """What a hook made; ShapeError where it is nothing, of another shape or of another type than float32.
 
         What has no shape is the method's own: two copies for two products.
         """
-        shape = None if made is None else getattr(made, "shape", given.shape)
+        found = None if made is None else getattr(made, "shape", shape)
         plain = not isinstance(made, np.ndarray | np.generic | float | int)
-        if shape == given.shape and (plain or getattr(made, "dtype", None) == np.float32):
+        if found == shape and (plain or getattr(made, "dtype", None) == np.float32):
             return made
         kind = made.dtype if isinstance(made, np.ndarray) else type(made).__name__
-        told = "nothing" if made is None else f"{kind} of shape {shape}"
+        told = "nothing" if made is None else f"{kind} of shape {found}"
         raise ShapeError(
             f"method {method.name!r}: {hook} of {self.name}, {path}, returned {told}: it was given shape "
-            f"{given.shape}, and hands on codes or float32 of the same"
+            f"{shape}, and hands on codes or float32 of the same"
         )
