@@ -415,10 +415,7 @@ def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expressi
         return a + b
     left, right = exact(a), exact(b)
     if not (isinstance(left, Exact) and isinstance(right, Exact)):
-        raise FormatError(
-            "a float branch and an integer branch cannot be joined exactly: quantize one first; ahead of a "
-            "join of images, which are codes until a layer reads them, put a layer"
-        )
+        raise FormatError("a float branch and an integer branch cannot be joined exactly: quantize one first")
     if left.relu or right.relu or np.any(np.asarray(left.den) != right.den):
         raise FormatError("only sums without ReLU and over one denominator are joined exactly")
     if len(left.terms) + len(right.terms) > 2:

@@ -346,14 +346,6 @@ def doubled(x: Tensor) -> Tensor:
 
 
 @pytest.mark.slow
-def test_an_equation_has_what_the_gradient_reads() -> None:
-    """x0s where the tape packed it; adapt's table knows of no tape."""
-    options = {"saved.bits@fc1": "4", "saved.bits": "off"}
-    rows = verified(run_folder.build("adapt", options, "mlp", "digits", batch_size=20, limit=40))
-    told = {row.layer: row.equation for row in rows if row.path == "gW"}
-    assert told == {"fc1": "e3 x0s^T", "fc2": "e3 x0^T", "fc3": "e3 x0^T"}
-
-
 def test_an_operation_of_one_s_own_is_listed_or_held_to_its_spec() -> None:
     rows = verified(with_doubled(None))
     assert any("'doubled'" in name for name in names(rows, UNSPECIFIED))

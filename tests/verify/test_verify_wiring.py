@@ -16,6 +16,7 @@ from intnet.methods.method import Parameter, to_float32
 from intnet.methods.mx import Mx
 from intnet.methods.packing import Packing
 from intnet.methods.wageubn import Wageubn
+from intnet.runs import run_folder
 from intnet.training import train
 from intnet.training.train import Run
 from intnet.verify import taken, wiring
@@ -137,3 +138,11 @@ def test_a_fault_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, attribute, fault)
     row = told(method, **({"label_smoothing": 0.1} if "smoothing" in name else {}))
     assert row.state == DIFFERS and row.differing and says in row.why
+
+
+def test_an_equation_has_what_the_gradient_reads() -> None:
+    """x0s where the tape packed it; adapt's table knows of no tape."""
+    options = {"saved.bits@fc1": "4", "saved.bits": "off"}
+    run = run_folder.build("adapt", options, "mlp", "digits", batch_size=20, limit=40)
+    judge = Judge(taken.take(run, 1, lambda run, steps: run.train(steps)))
+    assert [judge.equation(layer, "gW") for layer in ("fc1", "fc2")] == ["e3 x0s^T", "e3 x0^T"]
