@@ -75,18 +75,19 @@ SMOOTHING = (
 )
 # of the thesis's studies; of the levers of CIFAR-10 it prints the label smoothing alone, of epochs those of
 # chapter 6, 50
-STUDY = (
-    "intnet sweep --method saved --model efficientnetv2 --data cifar10 --batch-size 128 --epochs 60 "
-    "--set optimizer=adamw --set lr=0.001 --baseline float32"
+EFFICIENT = (
+    "intnet sweep --method saved --model efficientnetv2 --batch-size 128 --set optimizer=adamw "
+    "--set lr=0.001 --baseline float32"
 )
+STUDY = f"{EFFICIENT} --data cifar10 --epochs 60"
 LEVERS = (
     f"{STUDY} --set warmup=5 --set codec=symmetric --set bits=7 --also weight_decay=0.05 "
     "--also cosine=55 --also clip=1 --also label_smoothing=0.05 "
     "--also 'weight_decay=0.05 cosine=55 clip=1 label_smoothing=0.05' --out runs/levers"
 )
 RECIPE = (
-    f"{STUDY.replace('cifar10', 'cifar100').replace('60', '50')} --set weight_decay=0.05 --set warmup=5 "
-    "--set cosine=45 --set clip=1 --set label_smoothing=0.05 --vary bits=8,7,6,5,4,3,2,1 "
+    f"{EFFICIENT} --data cifar100 --epochs 50 --set weight_decay=0.05 "
+    "--set warmup=5 --set cosine=45 --set clip=1 --set label_smoothing=0.05 --vary bits=8,7,6,5,4,3,2,1 "
     "--vary codec=symmetric,levels --out runs/recipe"
 )
 DEPTHS = (1, 2, 2, 3, 3, 4)  # of the six stages: blocks b0 to b14

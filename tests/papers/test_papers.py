@@ -213,7 +213,7 @@ def test_adapt(capsys: pytest.CaptureFixture[str]) -> None:
     first = rows(result, "training")[0]
     assert (first["mean sp*WL"], first["SU of one width"]) == (pytest.approx(15.04), pytest.approx(2 / 1.47))
     third = rows(result, "SU^3")
-    assert [row["fits"] for row in third] == ["yes", "no", "yes", "yes", "no"]
+    assert [row["fits"] for row in third] == [True, False, True, True, False]
     # 1.42 = 2f / (q + f): q = 0.4085 f; 150/100 * 2f / (q + f/4/4) = 3 / 0.4710
     assert third[0]["SU^3, least"] < 6.370 < third[0]["greatest"] < third[0]["SU^3, least"] + 0.15
     last = rows(result, "inference")[-1]
