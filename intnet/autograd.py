@@ -217,7 +217,8 @@ def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[
         if gradient is None:
             continue
         if node.op is None:
-            leaves[node if node.of is None else node.of] = gradient
+            of = node if node.of is None else node.of
+            leaves[of] = _joined(leaves.get(of), gradient, add)
             continue
         if node.op.vjp is None:
             raise NotImplementedError(f"operation {node.op.name!r} has no gradient")

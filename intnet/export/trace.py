@@ -30,8 +30,8 @@ from intnet.methods.trace import Event
 from intnet.models.model import Model
 from intnet.numbers.formats import Direct, FixedPoint, Scaled
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.bilinear import copies
 from intnet.ops.norm import denominator, reciprocal_root
+from intnet.ops.products import copies
 from intnet.training.inference import as_codes
 
 INSTEAD = "export a run of wageubn (--set edges=fixed16), of adapt, of muppet or of dynasty"

@@ -1,5 +1,6 @@
 """What every layer is: children, parameters, buffers, and a method's hooks on its data paths."""
 
+import re
 from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from intnet import ops
 from intnet.autograd import Keep, Tensor, leaf
-from intnet.errors import ConfigError, ShapeError
+from intnet.errors import ConfigError, IntnetError, ShapeError
 from intnet.methods.method import Method, Parameter
 from intnet.show.tables import Column, Shown, Table, numbers
 
@@ -81,8 +82,14 @@ class Layer(Shown):
             yield from child.walk(f"{name}.{attribute}" if name else attribute)
 
     def __call__(self, x: Tensor, method: Method, *others: Tensor) -> Tensor:
-        """`forward`; others: what a layer reads beside x (`layers/joints.py`)."""
-        y = self.forward(x, method, *others)
+        """`forward`, whose errors name this layer; others: what it reads beside x (`layers/joints.py`)."""
+        try:
+            y = self.forward(x, method, *others)
+        except IntnetError as error:
+            told = str(error)
+            if re.search(rf"(^|\s){re.escape(self.name)}\b", told):  # by an operation, or by a layer in it
+                raise
+            raise type(error)(f"{self.name}: {told}") from error
         self.calls += 1
         self.output_shape = y.value.shape
         return y

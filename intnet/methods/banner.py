@@ -26,7 +26,7 @@ from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, of_batch, to_float32
 from intnet.methods.packing import PREFIX
 from intnet.methods.trace import Event
-from intnet.ops.bilinear import Bifurcated
+from intnet.ops.products import Bifurcated
 
 NEAREST = Codec("affine", 8, bucket=TENSOR)
 STOCHASTIC = Codec("affine-stochastic", 8, bucket=TENSOR)

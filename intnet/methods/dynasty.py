@@ -30,7 +30,7 @@ from intnet.methods.method import LayerLike, Parameter, check_finite, to_float32
 from intnet.methods.options import of_layer, takes
 from intnet.methods.trace import Event
 from intnet.numbers import shares
-from intnet.ops.bilinear import Copies
+from intnet.ops.products import Copies
 
 STATIC = 8  # bits of the operand that the map does not speak of
 KERNEL: Axes = (0, 1)  # blocks of weights: (Cout, Cin) at each place of the kernel

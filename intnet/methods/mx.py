@@ -29,7 +29,7 @@ from intnet.methods.packing import PREFIX
 from intnet.methods.trace import Event
 from intnet.numbers import rng, rounding, shares
 from intnet.numbers.microscaling import MXS, SCALES, Microscaling
-from intnet.ops.bilinear import Bifurcated, Copies
+from intnet.ops.products import Bifurcated, Copies
 
 OF_ALL = "format"  # the option that the others stand for
 ROLES = ("w", "x", "e", "g")

@@ -45,7 +45,7 @@ def parse(text: str, number: Callable[[str], T], what: str) -> Schedule[T]:
             steps.append((int(epoch) if epoch else 0, number(value)))
         except ConfigError:  # of a number that says more
             raise
-        except ValueError:
+        except (ValueError, OverflowError):
             raise ConfigError(
                 f"{what}={text!r}: {part!r} is not VALUE or VALUE@EPOCH, as in '26,13@30'"
             ) from None

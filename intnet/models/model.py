@@ -82,13 +82,21 @@ class Model(Layer):
         return logits
 
     def check_names(self) -> None:
-        """ConfigError where a layer has no name, or not the one by which it is found now."""
+        """ConfigError for a layer without a name, with another than it is found by, or a shared parameter."""
         self.all_layers()
         for name, layer in self.walk():
             if layer.name != name:
                 raise ConfigError(
                     f"model {self.kind!r}: layer {name} was set after self.finish(), or stands in two "
                     "places: make self.finish() the last line of the constructor, each layer an attribute"
+                )
+        owners: dict[int, str] = {}
+        for name, layer, parameter in self.all_parameters():
+            first = owners.setdefault(id(parameter), name)
+            if first != name:
+                raise ConfigError(
+                    f"model {self.kind!r}: {first} and {name} are one parameter: what is stored, and each "
+                    f"update, goes by layer; give {layer.name} its own"
                 )
 
     def all_layers(self) -> tuple[Layer, ...]:

@@ -8,12 +8,11 @@ quantizer that it was handed.
 
 from intnet.autograd import Op, cast
 from intnet.ops.adaptive_pool import adaptive_avg_pool2d
-from intnet.ops.conv import conv2d
 from intnet.ops.elementwise import add, dropout, flatten, relu
-from intnet.ops.linear import add_bias, linear
 from intnet.ops.loss import softmax_cross_entropy
 from intnet.ops.norm import batch_norm
 from intnet.ops.pool import avg_pool2d, global_avg_pool, max_pool2d
+from intnet.ops.products import add_bias, conv2d, linear
 from intnet.ops.range_norm import range_norm
 from intnet.ops.scale import scale
 from intnet.ops.sigmoid import sigmoid, silu

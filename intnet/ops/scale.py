@@ -18,9 +18,9 @@ from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ContainerError, ShapeError
 from intnet.machine.buffers import empty
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
-from intnet.ops.bilinear import float_operands, operands
 from intnet.ops.elementwise import codes_of
 from intnet.ops.kernels import channels
+from intnet.ops.products import float_operands, operands
 
 
 def _rows(x: np.ndarray) -> np.ndarray:

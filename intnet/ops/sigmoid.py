@@ -21,10 +21,10 @@ from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ContainerError
 from intnet.machine.buffers import empty
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
-from intnet.ops.bilinear import float_operands
 from intnet.ops.curves import Sigmoid, Silu, Slope, over_floats
 from intnet.ops.elementwise import codes_of
 from intnet.ops.kernels import channels, curves
+from intnet.ops.products import float_operands
 
 Quantizer = Callable[[Any], Any]
 

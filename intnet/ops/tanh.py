@@ -25,8 +25,8 @@ from intnet.exact.expressions import exact
 from intnet.numbers import fp32
 from intnet.numbers.qtensor import QTensor, Status, container, max_abs
 from intnet.numbers.rounding import NEAREST, TO_NEG, TO_POS, TO_ZERO, Rounding
-from intnet.ops.bilinear import float_operands
 from intnet.ops.elementwise import codes_of
+from intnet.ops.products import float_operands
 
 _DIGITS = 80  # far more than 62-bit thresholds need; a tie would show as a fraction within 1e-40
 _MAX_FRACTION = 16

@@ -21,7 +21,7 @@ from intnet.exact.blocks.buckets import Packed
 from intnet.exact.blocks.mx_blocks import Along
 from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.bilinear import copies
+from intnet.ops.products import copies
 from intnet.training.train import Run
 
 WORD = 32  # bits of a running statistic and of a float32

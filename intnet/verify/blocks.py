@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from intnet.exact.blocks.block_float import BlockTensor, blocks_shape
-from intnet.ops.bilinear import Copies
+from intnet.ops.products import Copies
 from intnet.spec import block_float
 from intnet.spec.methods import dynasty_map
 from intnet.spec.methods.dynasty import BlockFloat as SpecBlocks

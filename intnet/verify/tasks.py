@@ -19,7 +19,7 @@ from intnet.exact.blocks.mx_blocks import Along
 from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.bilinear import Bifurcated, Copies
+from intnet.ops.products import Bifurcated, Copies
 from intnet.spec import words as random
 from intnet.verify import blocks, events, inferred, mx_blocks, packed
 from intnet.verify.events import Place

@@ -20,7 +20,7 @@ from intnet.exact.blocks.affine import AffineTensor
 from intnet.exact.blocks.block_float import BlockTensor
 from intnet.exact.blocks.buckets import Packed
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.bilinear import Copies
+from intnet.ops.products import Copies
 from intnet.spec.float32 import fma32
 from intnet.spec.tensor import Tensor, power
 from intnet.verify.floats import fractions

@@ -7,7 +7,7 @@ import pytest
 
 from intnet import datasets, methods
 from intnet.autograd import Tensor
-from intnet.errors import ContainerError, IntnetError, ShapeError
+from intnet.errors import ConfigError, ContainerError, IntnetError, ShapeError
 from intnet.layers import (
     AvgPool2d,
     BatchNorm2d,
@@ -123,6 +123,25 @@ def test_a_layer_never_used_is_refused_by_name() -> None:
 def test_impossible_sizes_are_refused_at_once(bad: Callable[[], Layer]) -> None:
     with pytest.raises(IntnetError):
         bad()
+
+
+def test_a_parameter_of_two_layers_is_refused_by_both_names() -> None:
+    tied = Stack(Flatten(), Linear(64, 64), Linear(64, 64), Linear(64, 10))
+    first, second = tied.body.layers[1:3]
+    second.weight = first.weight
+    second.parameters[0] = first.weight
+    with pytest.raises(ConfigError, match=r"body\.1\.weight and body\.2\.weight are one parameter"):
+        Run(tied, methods.Float32(), DATA, 16)
+
+
+def test_what_an_operation_refuses_names_its_layer() -> None:
+    """Once, and the layer itself, not the stack that it stands in."""
+    deep = [Conv2d(1, 2, 3), MaxPool2d(2), MaxPool2d(5), Flatten(), Linear(2, 10)]
+    with pytest.raises(ShapeError, match=r"^body\.2: max_pool2d: the window \(5, 5\) does not fit"):
+        Run(Stack(*deep), methods.Float32(), DATA, 16).train(1)
+    wrong = [Conv2d(1, 2, 3), Conv2d(3, 2, 3), Flatten(), Linear(32, 10)]
+    with pytest.raises(ShapeError, match=r"^body\.1: the input has 2 channels"):
+        Run(Stack(*wrong), methods.Float32(), DATA, 16).train(1)
 
 
 def test_a_variance_too_wide_for_its_memory_is_an_error() -> None:

@@ -19,7 +19,7 @@ from intnet.methods.banner import NEAREST, STOCHASTIC, WIDE
 from intnet.methods.trace import Recorder
 from intnet.numbers import rng
 from intnet.ops import conv2d, linear
-from intnet.ops.bilinear import Bifurcated
+from intnet.ops.products import Bifurcated
 from intnet.spec.float32 import to_float32
 from intnet.spec.methods import banner
 from intnet.spec.methods.packing import Codec as SpecCodec

@@ -14,7 +14,7 @@ from intnet.exact.blocks.mx_blocks import Along
 from intnet.methods import mx as lib
 from intnet.methods.trace import Recorder
 from intnet.numbers.microscaling import MXS
-from intnet.ops.bilinear import Bifurcated, Copies
+from intnet.ops.products import Bifurcated, Copies
 from intnet.spec.words import words
 from intnet.training.train import Run
 from tests.support.opcheck import threads

@@ -13,7 +13,7 @@ import pytest
 
 from intnet.exact.blocks import block_loops
 from intnet.methods import Dynasty, dynasty, dynasty_map
-from intnet.ops.bilinear import Copies
+from intnet.ops.products import Copies
 from tests.methods import test_dynasty_map
 from tests.support.dynasty_world import Case, differences, steps_of
 from tests.support.faults import Fault, Patch, caught, pairs, replace

@@ -71,6 +71,13 @@ def test_values_that_are_read_often_are_walked_once() -> None:
     assert backward(y, 1, plus)[x.node] == 2**40
 
 
+def test_leaves_of_one_parameter_add_up() -> None:
+    a, b = leaf(integer(1, (2, 3)), of="p"), leaf(integer(2, (2, 3)), of="p")
+    one = QTensor(np.ones((2, 3), np.int8), 0)
+    gradients = backward(OPS["add"](OPS["add"](a, b), a), one, join)
+    assert list(gradients) == ["p"] and values(gradients["p"]) == [3] * 6
+
+
 def test_sums_are_joined_from_the_newest_reader_to_the_oldest() -> None:
     x, order = leaf(1), []
 

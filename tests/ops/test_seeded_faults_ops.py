@@ -5,7 +5,6 @@ Every fault names the path where it must show first; the cases are those that pa
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from fractions import Fraction
 from math import isqrt
@@ -23,7 +22,7 @@ from intnet.methods.wageubn_rules import Rules
 from intnet.numbers import rng
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Shift
 from intnet.numbers.qtensor import QTensor
-from intnet.ops import bilinear, norm
+from intnet.ops import norm, products
 from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels import int_products as conv
@@ -33,7 +32,6 @@ from tests.support.two_worlds import differences
 
 pytestmark = pytest.mark.slow
 
-linear = importlib.import_module("intnet.ops.linear")  # its operation has the same name
 RANDOM = Case()
 WIDE = Case(seed=2, batch=1, e2="16")
 TIES = Case(seed=5, weights="ties")
@@ -110,13 +108,13 @@ def mask_at_zero(patch: Patch) -> None:
 
 
 def exponent_of_products(patch: Patch) -> None:
-    product = bilinear.product
+    product = products.PRODUCTS[products.INTEGERS]
 
     def faulty(*args: Any) -> Any:
         q = product(*args)
         return QTensor(q.codes, int(q.exponent) + 1, bound=q.bound)
 
-    patch.setitem(bilinear.PRODUCTS, bilinear.INTEGERS, faulty)
+    patch.setitem(products.PRODUCTS, products.INTEGERS, faulty)
 
 
 def exponent_of_R(patch: Patch) -> None:
@@ -244,7 +242,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], Case, str]] = {
     "float32 weight gradient": (last_place(float32, "conv2d_weight_grad"), RANDOM, "conv1/gW"),
     "float32 classifier": (last_place(float32, "matmul_nt"), RANDOM, "fc/x1"),
     "float32 classifier, back": (last_place(float32, "matmul_tn"), RANDOM, "fc/gW"),
-    "integer classifier": (last_place(linear, "gemm"), FIXED16, "fc/x1"),
+    "integer classifier": (last_place(conv, "gemm"), FIXED16, "fc/x1"),
     "wrong tie": (wrong_tie, TIES, "conv1/x1"),
     "no clip in CQ": (no_clip_in_cq, RANDOM, "layer2.0.conv2/gWq"),
     "clip to -128": (clip_to_the_most_negative_code, EXTREME, "layer1.0.conv1/Wq"),

@@ -126,7 +126,7 @@ FAULTS = {
         "banner", "x0",
     ),
     "a product by one scale": Fault(
-        "ops/bilinear.py",
+        "ops/blocks.py",
         "return scaled(sums.codes, scale) if",
         "return scaled(sums.codes, a.scale) * b.scale if",
         "banner", "x1",

@@ -4,7 +4,7 @@ A sum is held in digits of 30 bits, each in an int64 with room for carries:
 
     value = (sum of digit[k] * 2**(30 k)) * 2**least        digits of either sign until they are read
 
-It is the last resort of `ops/bilinear.py` where no bound proves that int64 holds a sum of products, so it
+It is the last resort of `ops/blocks.py` where no bound proves that int64 holds a sum of products, so it
 is plain: a pass over all digits for what is added, one for the rounding.
 """
 

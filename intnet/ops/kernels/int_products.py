@@ -8,12 +8,14 @@ is a group.
     y[n, oy, ox, o]  = sum over ky, kx, c of  x[n, oy*sh + ky - ph, ox*sw + kx - pw, c] * w[o, c, ky, kx]
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 
 from intnet.errors import ContainerError
+from intnet.exact.expressions import Exact
 from intnet.machine import words
 from intnet.machine.buffers import empty
 from intnet.machine.tile import LANES, vectors_of
@@ -103,6 +105,36 @@ def split(q: QTensor) -> tuple[QTensor, QTensor]:
     """(high, low) with q = high * 2**16 + low in codes, 0 <= low < 2**16: for two-limb sums."""
     codes = q.codes.astype(np.int64)
     return QTensor(codes >> 16, 0, bound=(q.bound >> 16) + 1), QTensor(codes & 0xFFFF, 0, bound=0xFFFF)
+
+
+Kernel = Callable[[np.ndarray, np.ndarray, Plan], np.ndarray]
+
+
+def exact_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = "") -> QTensor | Exact:
+    """The exact bilinear form of a and b that sums `terms` products an element.
+
+    kernel(codes of a, codes of b, plan), one of those below, computes it. Beyond int64 `a` is split into two
+    halves of 16 bits and the result is the two-limb expression high * 2**16 + low; ContainerError
+    where even the halves do not fit.
+
+    Defined by `spec/convolution.py: exact_dot`.
+    """
+    exponent = int(a.exponent) + int(b.exponent)
+    if a.bound * b.bound * terms < INT64_BOUND:
+        how = plan(a, b, terms, where)
+        return QTensor(kernel(a.codes, b.codes, how), exponent, bound=how.bound)
+    try:
+        halves = []
+        for half in split(a):
+            how = plan(half, b, terms, where)
+            halves.append(QTensor(kernel(half.codes, b.codes, how), exponent, bound=how.bound))
+    except ContainerError:
+        bits = (a.bound * b.bound * terms).bit_length() + 1
+        raise ContainerError(
+            f"{where or 'product'}: {terms} products of codes up to {a.bound} and {b.bound} need {bits} "
+            "bits: beyond every container, two limbs too; use narrower operands"
+        ) from None
+    return Exact([(halves[0], 1 << 16), (halves[1], 1)], exponent)
 
 
 def _limits(how: Plan, taps: int, depth: int) -> tuple[int, ...]:

@@ -172,7 +172,8 @@ def _split_dots(a: QTensor, b: QTensor, where: str) -> list[int]:
     high, low = split(a)
     if max(high.bound, low.bound) * b.bound >= INT64_BOUND:
         raise ContainerError(
-            f"{where or 'sum'}: products of codes up to {a.bound} and {b.bound} pass two limbs"
+            f"{where or 'sum'}: products of codes up to {a.bound} and {b.bound} pass two limbs; "
+            "use narrower operands"
         )
     tops, rests = (column_products(half, b)[1] for half in (high, low))
     return [(top << 16) + rest for top, rest in zip(tops, rests, strict=True)]

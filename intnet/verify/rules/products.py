@@ -22,7 +22,7 @@ from intnet.exact.blocks.block_float import BlockTensor
 from intnet.exact.blocks.buckets import Packed
 from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.bilinear import bifurcated
+from intnet.ops.products import bifurcated
 from intnet.spec import block_float, formats, geometry
 from intnet.spec import float32 as f32
 from intnet.spec.convolution import exact_dot

@@ -7,7 +7,7 @@ from intnet.exact.blocks.affine import AffineTensor, steps
 from intnet.exact.blocks.buckets import Codec, encode
 from intnet.methods.banner import NEAREST, WIDE
 from intnet.numbers.qtensor import QTensor, container
-from intnet.ops.bilinear import affine_product
+from intnet.ops.blocks import affine_product
 from intnet.ops.kernels import int_products
 
 

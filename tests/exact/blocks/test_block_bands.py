@@ -25,7 +25,7 @@ from intnet.exact.blocks.long_sums import LongSum
 from intnet.exact.expressions import Exact
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import conv2d, linear
-from intnet.ops.bilinear import block_product
+from intnet.ops.blocks import block_product
 from intnet.ops.kernels.int_products import gemm
 from intnet.spec.float32 import to_float32
 from tests.support.blocks import agrees, check_conv, check_linear
