@@ -14,10 +14,9 @@ import numpy as np
 
 from intnet.errors import ConfigError
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.curves import Sigmoid, Silu
-from intnet.ops.tanh import Tanh
+from intnet.ops.curves import Curve, Sigmoid, Silu, Tanh
 
-KINDS: dict[str, type[Tanh | Sigmoid | Silu]] = {"tanh": Tanh, "sigmoid": Sigmoid, "silu": Silu}
+KINDS: dict[str, type[Curve]] = {"tanh": Tanh, "sigmoid": Sigmoid, "silu": Silu}
 RISING = Tanh, Sigmoid  # exact, until they are rounded
 FEW = 1 << 20
 MOST_STEPS = 1 << 17

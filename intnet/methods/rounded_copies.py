@@ -16,7 +16,6 @@ import numpy as np
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import LayerLike, Parameter, to_float32
 from intnet.ops.curves import Curve
-from intnet.ops.tanh import Tanh
 
 STORED = ("x0", "x1", "x3", "x4")  # activations that are rounded; those inside batch norm are float32
 NORMS = ("gamma", "beta")  # parameters of batch norm
@@ -46,7 +45,7 @@ class RoundedCopies(FloatMaster):
 
     def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
         """x0, x1, x3 and x4 rounded; batch norm reads its x1 and computes in float32, as curves do."""
-        if isinstance(value, Tanh | Curve):
+        if isinstance(value, Curve):
             value = value.to_float32()
         if path in STORED and (path != "x1" or layer.takes_weight):
             return self.rounded(layer, path, value)

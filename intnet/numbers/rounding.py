@@ -13,9 +13,9 @@ Defined by `spec/rounding.py: round_fraction`. Saturation is a second, separate 
 
 Randomness is an argument (`word`), so rounding is a pure function. Read on in `exact/expressions.py`, which
 applies the rule to whole tensors. Loops of vectors have no room for `round_up` and its division: those of
-`exact/stages.py` (of `rows.py` and `lane.py` there), `exact/parts.py`, three `*_loops.py` of `exact/blocks`,
-`ops/tanh.py` and `ops/kernels/curves.py` decide in ways of their own, say why each is the same, and are held
-to the definition by tests of every mode.
+`exact/stages.py` (of `rows.py` and `lane.py` there), `exact/parts.py`, three `*_loops.py` of `exact/blocks`
+and `ops/kernels/curves.py` decide in ways of their own, say why each is the same, and are held to the
+definition by tests of every mode.
 
 A mode of a user's own is a function, `rule(floor, f)`: whether floor + f goes up, 0 < f < 1 a Fraction. Its
 docstring says when. It is run an element at a time, on fractions: tens of microseconds each.

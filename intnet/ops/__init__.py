@@ -15,8 +15,7 @@ from intnet.ops.pool import avg_pool2d, global_avg_pool, max_pool2d
 from intnet.ops.products import add_bias, conv2d, linear
 from intnet.ops.range_norm import range_norm
 from intnet.ops.scale import scale
-from intnet.ops.sigmoid import sigmoid, silu
-from intnet.ops.tanh import tanh
+from intnet.ops.sigmoid import sigmoid, silu, tanh
 
 OPS: dict[str, Op] = {
     "adaptive_avg_pool2d": adaptive_avg_pool2d,

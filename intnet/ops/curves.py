@@ -1,8 +1,9 @@
-"""Sigmoid, silu and silu's derivative of integer tensors as expressions, correctly rounded.
+"""Sigmoid, silu, silu's derivative and tanh of integer tensors as expressions, correctly rounded.
 
     sigmoid(x) = 1/(1 + e^-x)      silu(x) = x sigmoid(x)      slope(x) = s + x s (1 - s), s = sigmoid(x)
+    tanh(x) = 2 sigmoid(2x) - 1
 
-At every rational x but 0 all three are transcendental (Lindemann), so no tie and no grid point is ever met,
+At every rational x but 0 all four are transcendental (Lindemann), so no tie and no grid point is ever met,
 and any sufficient precision decides. Three stages, as Ziv's: float64 with a proven bound on its error, for
 nearly all codes (`kernels/curves.py`); decimal arithmetic with more digits until both ends of the error
 round alike, for the distinct codes that are left; and where |x| is so large that no grid can tell the curve
@@ -24,6 +25,7 @@ import numpy as np
 from intnet.errors import ContainerError, FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.machine.buffers import empty
+from intnet.numbers import fp32
 from intnet.numbers.qtensor import QTensor, Status, container, max_abs
 from intnet.numbers.rounding import OWN, STOCHASTIC, UNLIMITED, Rounding, round_up
 from intnet.ops.kernels import curves
@@ -31,7 +33,7 @@ from intnet.ops.kernels import curves
 FINEST = 32  # fraction bits of a result at most
 _DIGITS = 40  # to begin with
 _NARROW = 1 << 30
-_FARTHEST = 128  # |x| up to which float64's error is proven
+_FARTHEST = 128  # |kx| up to which float64's error is proven
 _EXPONENTS = 500  # of x and of the grid, up or down: powers of two that float64 has
 
 
@@ -62,9 +64,10 @@ def _unit(step: int, exponent: int) -> int:
 
 
 class Curve:
-    """The expression curve(x), x an integer tensor."""
+    """The expression curve(x), x an integer tensor: made of s = sigmoid(kx), q = sigmoid(-kx) and kx."""
 
     relu = False
+    k: ClassVar[int] = 1  # a power of two
     name: ClassVar[str]
     parts: ClassVar[curves.Parts]
     at_zero: ClassVar[Fraction]
@@ -92,7 +95,7 @@ class Curve:
         """The curve at every element of a float32 array.
 
         Defined by `spec/elementary.py: sigmoid32`, `spec/elementary.py: silu32`,
-        `spec/elementary.py: slope32`.
+        `spec/elementary.py: slope32`, `spec/elementary.py: tanh32`.
         """
         raise NotImplementedError("a curve defines of_floats")
 
@@ -112,14 +115,14 @@ class Curve:
         """The curve at x, within 10^(5 - digits) * (1 + |x|)."""
         with localcontext() as context:
             context.prec = digits
-            given = Decimal(x.numerator) / Decimal(x.denominator)
+            given = Decimal(cls.k * x.numerator) / Decimal(x.denominator)
             t = (-abs(given)).exp()
             s, q = 1 / (1 + t), t / (1 + t)
             return cls.combine(given, *((s, q) if x >= 0 else (q, s)))
 
     @staticmethod
     def combine(x: Decimal, s: Decimal, q: Decimal) -> Decimal:
-        """The curve at x, given sigmoid(x) and sigmoid(-x)."""
+        """The curve, given kx, sigmoid(kx) and sigmoid(-kx)."""
         raise NotImplementedError("a curve defines combine")
 
     def round_to(self, exponent: int, rounding: Rounding, fine: int = 0) -> tuple[np.ndarray, Status]:
@@ -137,9 +140,8 @@ class Curve:
         border = far(_unit(step, exponent))
         reach = (border + 1) << max(-exponent, 0)
         out = empty(codes.shape, np.int32 if reach < _NARROW else np.int64)
-        left = curves.round_curve(
-            codes, self.parts, 2.0**step, 2.0**-exponent, mode, float(min(border, _FARTHEST)), out
-        )
+        farthest = float(min(self.k * border, _FARTHEST))
+        left = curves.round_curve(codes, self.parts, self.k * 2.0**step, 2.0**-exponent, mode, farthest, out)
         if np.any(left):
             out = self._closed(codes, np.flatnonzero(left), out, exponent, mode, where)
         kept = np.clip(out, rounding.low, rounding.high)
@@ -257,3 +259,20 @@ class Slope(Curve):
     def combine(x: Decimal, s: Decimal, q: Decimal) -> Decimal:
         """s + x*s*q."""
         return s + x * s * q
+
+
+class Tanh(Curve):
+    """tanh(x): from -1 to 1. Defined by `spec/curves.py: curve_bounds`."""
+
+    name, parts, at_zero, k = "tanh", curves.TANH, Fraction(0), 2
+    below, above = Asymptote(0, -1, 1), Asymptote(0, 1, -1)
+
+    @staticmethod
+    def of_floats(x: np.ndarray) -> np.ndarray:
+        """The curve at every element of a float32 array."""
+        return fp32.tanh(x)
+
+    @staticmethod
+    def combine(x: Decimal, s: Decimal, q: Decimal) -> Decimal:
+        """s - q."""
+        return s - q

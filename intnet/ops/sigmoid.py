@@ -1,14 +1,16 @@
-"""sigmoid and silu: functions of one element.
+"""sigmoid, tanh and silu: functions of one element.
 
     sigmoid  y = 1/(1 + e^-x)       dx = dy * y * (1 - y), y the stored (quantized) output
+    tanh     y = tanh(x)            dx = dy * (1 - y^2)
     silu     y = x * sigmoid(x)     dx = dy * d, d = s + x*s*(1 - s) with s = sigmoid(x)
 
 Integers: y is the correctly rounded curve (`curves.py`), stored by the quantizer that is handed in; so is d,
-which no stored value gives exactly, and both gradients are exact products of stored operands. float32: the
-sequence of `kernels/curves.py`, d computed again from the saved x.
+which no stored value gives exactly, and gradients are exact products of stored operands. float32: the
+sequences of `kernels/curves.py` and `fp32.tanh`, d computed again from the saved x.
 
 Defined by `spec/curves.py: curve_round`, `spec/elementwise.py: sigmoid_grad_at`,
-`spec/elementary.py: sigmoid32`, `spec/elementary.py: silu32`, `spec/elementary.py: sigmoid_error32`,
+`spec/elementwise.py: tanh_grad_at`, `spec/elementary.py: sigmoid32`, `spec/elementary.py: tanh32`,
+`spec/elementary.py: silu32`, `spec/elementary.py: sigmoid_error32`, `spec/elementary.py: tanh_error32`,
 `spec/elementary.py: silu_error32`, `spec/nets.py: Walk._silu_back`.
 """
 
@@ -21,7 +23,7 @@ from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ContainerError
 from intnet.machine.buffers import empty
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
-from intnet.ops.curves import Sigmoid, Silu, Slope, over_floats
+from intnet.ops.curves import Curve, Sigmoid, Silu, Slope, Tanh, over_floats
 from intnet.ops.elementwise import codes_of
 from intnet.ops.kernels import channels, curves
 from intnet.ops.products import float_operands
@@ -53,24 +55,44 @@ def _times(e: Any, d: Any, what: str) -> Any:
     return QTensor(out.reshape(e.shape), int(e.exponent) + int(d.exponent), bound=bound)
 
 
-def _sigmoid(saved: Saved, x: Any, *, quantize: Quantizer, keep: Keep = as_it_is) -> Any:
+def _rising(saved: Saved, kind: type[Curve], x: Any, quantize: Quantizer, keep: Keep) -> Any:
     """`quantize` makes the stored output, which the derivative uses; `keep`: what the tape holds of it."""
-    floats = isinstance(x, np.ndarray)
-    y = quantize(Sigmoid.of_floats(x) if floats else Sigmoid(codes_of(x)))
+    y = quantize(kind.of_floats(x) if isinstance(x, np.ndarray) else kind(codes_of(x)))
     if saved.needs[0]:
         saved.y = keep(y)
     return y
+
+
+def _sigmoid(saved: Saved, x: Any, *, quantize: Quantizer, keep: Keep = as_it_is) -> Any:
+    return _rising(saved, Sigmoid, x, quantize, keep)
+
+
+def _tanh(saved: Saved, x: Any, *, quantize: Quantizer, keep: Keep = as_it_is) -> Any:
+    return _rising(saved, Tanh, x, quantize, keep)
+
+
+def _stored(y: QTensor, what: str) -> tuple[np.ndarray, int]:
+    """int64 codes of a stored output, and the code of 1; ContainerError unless int64 holds their squares."""
+    one = 1 << max(-int(y.exponent), 0)
+    if max(one, y.bound) ** 2 >= INT64_BOUND or y.exponent > 0:
+        raise ContainerError(f"{what}: an output at exponent {y.exponent} leaves no exact derivative")
+    return y.codes.astype(np.int64), one
 
 
 def _sigmoid_vjp(saved: Saved, e: Any) -> tuple[Any]:
     (y,), e = float_operands(e, loaded(saved.y)), codes_of(e)
     if isinstance(y, np.ndarray):
         return (over_floats(curves.sigmoid_error, _as_floats(e), y),)
-    one = 1 << max(-int(y.exponent), 0)
-    if max(one, y.bound) ** 2 >= INT64_BOUND or y.exponent > 0:
-        raise ContainerError(f"sigmoid: an output at exponent {y.exponent} leaves no exact y * (1 - y)")
-    codes = y.codes.astype(np.int64)
+    codes, one = _stored(y, "sigmoid")
     return (_times(e, QTensor(codes * (one - codes), 2 * int(y.exponent)), "sigmoid"),)
+
+
+def _tanh_vjp(saved: Saved, e: Any) -> tuple[Any]:
+    (y,), e = float_operands(e, loaded(saved.y)), codes_of(e)
+    if isinstance(y, np.ndarray):
+        return (_as_floats(e) * (np.float32(1) - y * y),)
+    codes, one = _stored(y, "tanh")
+    return (_times(e, QTensor(one * one - codes * codes, 2 * int(y.exponent)), "tanh"),)
 
 
 def _silu(saved: Saved, x: Any, *, quantize: Quantizer, derivative: Quantizer, keep: Keep = as_it_is) -> Any:
@@ -97,4 +119,5 @@ def _silu_vjp(saved: Saved, e: Any) -> tuple[Any]:
 
 
 sigmoid = Op("sigmoid", _sigmoid, _sigmoid_vjp)
+tanh = Op("tanh", _tanh, _tanh_vjp)
 silu = Op("silu", _silu, _silu_vjp)

@@ -15,7 +15,7 @@ from intnet.exact.expressions import Exact, FloatExact, Root
 from intnet.exact.quantize import quantize
 from intnet.numbers.formats import FixedPoint, Scaled
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.tanh import Tanh
+from intnet.ops.curves import Tanh
 from intnet.spec import formats, power
 from tests.support import cases
 from tests.support.comparing import compare, floats, tensor

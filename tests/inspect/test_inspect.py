@@ -22,7 +22,7 @@ from intnet.inspect.text import decimal, fraction, root_decimal, sparkline, text
 from intnet.methods.trace import Event, Recorder
 from intnet.numbers.formats import FixedPoint
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.tanh import Tanh
+from intnet.ops.curves import Tanh
 from intnet.runs import records, run_folder
 from intnet.spec import formats
 from tests.support.command import MLP, PYTHON, ROOT, environment, here, refused

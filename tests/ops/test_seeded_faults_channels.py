@@ -66,7 +66,7 @@ def stages() -> None:
 
 
 def floats() -> None:
-    for curve in test_ops_sigmoid.CURVES:
+    for curve in test_ops_sigmoid.FLOATS:
         test_ops_sigmoid.test_float_curves(curve)
 
 
@@ -92,6 +92,7 @@ SWEEPS: dict[str, Callable[[], None]] = {
     "negative zero": test_ops_depthwise.test_an_underflow_leaves_no_negative_zero,
     "sigmoid": codes("sigmoid", "ties_even", "to_pos", "to_neg"),
     "silu": codes("silu", "ties_even", "to_pos", "to_neg"),
+    "tanh": codes("tanh", "ties_even", "to_pos", "to_neg"),
     "slope": codes("slope", "ties_even", "to_pos", "to_neg"),
     "fine": once(test_ops_sigmoid.test_any_exponent, FINE),
     "stages": stages,
@@ -160,7 +161,7 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
         ["negative zero"]),
     "weights not by tap": (
         DEPTHWISE, "w.reshape(w.shape[0], -1).T", "w.reshape(-1, w.shape[0])", ["depthwise"]),
-    # sigmoid, silu, its derivative
+    # sigmoid, silu, its derivative, tanh
     "y (1 - y) of y (1 + y)": (SIGMOID, "codes * (one - codes)", "codes * (one + codes)", ["gradients"]),
     "slope of sigmoid at a grid of one": (
         SIGMOID, "2 * int(y.exponent)), \"sigmoid\"", "int(y.exponent)), \"sigmoid\"",
@@ -168,6 +169,11 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     "silu for its slope": (SIGMOID, "derivative(Slope(x))", "derivative(Silu(x))", ["gradients"]),
     "x is not read from the tape": (SIGMOID, "saved.x = keep(x)", "saved.x = x", ["gradients of floats"]),
     "y is not read from the tape": (SIGMOID, "saved.y = keep(y)", "saved.y = y", ["gradients of floats"]),
+    "tanh over 1": (
+        CURVES, "Asymptote(0, -1, 1), Asymptote(0, 1, -1)", "Asymptote(0, -1, 1), Asymptote(0, 1, 1)",
+        ["tanh"]),
+    "tanh of x/2": (CURVES, "Fraction(0), 2", "Fraction(0), 1", ["tanh"]),
+    "tanh without its -1": (KERNELS, " * y + parts[3], s", " * y, s", ["tanh"]),
     "far too near": (CURVES, "while (f + 1) * 100**f", "while 100**f", ["far"]),
     "silu from above": (
         CURVES, "Asymptote(0, 0, -1), Asymptote(1, 0, -1)", "Asymptote(0, 0, 1), Asymptote(1, 0, -1)",

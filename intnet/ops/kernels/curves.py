@@ -1,8 +1,8 @@
-"""Passes over whole tensors of the curves sigmoid, silu and silu's derivative.
+"""Passes over whole tensors of the curves sigmoid, silu, silu's derivative and, of integers, tanh.
 
     t = e**-|x|, r = 1/(1 + t)          `fp32.decay64`: float64, 0 < t <= 1
     s = r or t*r, q = t*r or r          sigmoid(x) and sigmoid(-x), for x >= 0 or x < 0: nothing cancels
-    silu = x*s                          derivative = s + silu*q
+    silu = x*s                          derivative = s + silu*q          tanh(x) = 2*sigmoid(2x) - 1
 
 All is float64 in the order written, so that a result in float32 is rounded once but for the last bits of
 float64. `round_curve` makes integer codes where float64 is proven to decide; the others are its caller's
@@ -16,11 +16,12 @@ from intnet.machine.jit import inlined, njit, pjit, prange
 from intnet.numbers.fp32 import decay64
 from intnet.numbers.rounding import NEAREST, round_up
 
-Parts = tuple[float, float, float]  # (a, b, c) of the curve a*s + (b + c*q) * x*s
+Parts = tuple[float, float, float, float]  # (a, b, c, d) of the curve a*s + (b + c*q) * x*s + d
 
-SIGMOID: Parts = (1.0, 0.0, 0.0)
-SILU: Parts = (0.0, 1.0, 0.0)
-SLOPE: Parts = (1.0, 0.0, 1.0)
+SIGMOID: Parts = (1.0, 0.0, 0.0, 0.0)
+SILU: Parts = (0.0, 1.0, 0.0, 0.0)
+SLOPE: Parts = (1.0, 0.0, 1.0, 0.0)
+TANH: Parts = (2.0, 0.0, 0.0, -1.0)  # of 2x
 RELATIVE = 2.0**-44  # of the magnitudes added up: above all errors of float64 (see `round_curve`)
 
 
@@ -104,7 +105,7 @@ def _value(parts: Parts, x: float) -> tuple[float, float]:
     s = r if x >= 0.0 else t * r
     q = t * r if x >= 0.0 else r
     y = x * s
-    return parts[0] * s + (parts[1] + parts[2] * q) * y, s + abs(y)
+    return parts[0] * s + (parts[1] + parts[2] * q) * y + parts[3], s + abs(y) + abs(parts[3])
 
 
 @njit

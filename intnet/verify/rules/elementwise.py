@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from intnet.ops.curves import Curve
-from intnet.ops.tanh import Tanh
 from intnet.spec import elementary, elementwise, loss
 from intnet.spec import float32 as f32
 from intnet.spec.convolution import exact_dot
@@ -115,7 +114,7 @@ class Curved(Elementwise):
         """The curve at the input, exact where the format takes it so."""
         name, x = "slope" if path == "dx4" else self.name, values.at(what.call.operands[0], flat)
         event = next(event for event in what.events if event.path == path)
-        if isinstance(event.source, Curve | Tanh):
+        if isinstance(event.source, Curve):
             return Source(x, curve=name)
         return Source([FLOATS[name](f32.to_float32(v)) for v in x])
 
