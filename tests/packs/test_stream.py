@@ -48,11 +48,8 @@ def told_of(text: str, folder: Path, place: Path, *plusargs: str) -> str:
 @pytest.mark.parametrize("name", units.UNITS)
 def test_every_unit_streams_in_icarus(name: str, tmp_path: Path) -> None:
     folder = written(tmp_path, name, "L1", STREAMED)
-    command = simulate.icarus(folder, name, tmp_path)
-    check_passed(command, folder)
-    found = re.search(
-        r"beats for (\d+) clocks, results for (\d+)\nresets: (\d+), (\d+)", simulate.run(command)[1]
-    )
+    text = check_passed(simulate.icarus(folder, name, tmp_path), folder)
+    found = re.search(r"beats for (\d+) clocks, results for (\d+)\nresets: (\d+), (\d+)", text)
     assert found and all(int(count) > 5 for count in found.groups())
 
 
@@ -63,8 +60,7 @@ def test_every_unit_streams_in_verilator(tmp_path: Path) -> None:
     packs = [(written(tmp_path, name, "L0", STREAMED), name) for name in units.UNITS]
     program = simulate.verilator(packs, tmp_path / "verilator")
     for folder, name in packs:
-        check_passed(simulate.chosen(program, folder), folder)
-        lines = simulate.run(simulate.chosen(program, folder))[1].splitlines()
+        lines = check_passed(simulate.chosen(program, folder), folder).splitlines()
         assert told(folder, name, tmp_path).splitlines() == [line for line in lines if "$finish" not in line]
 
 

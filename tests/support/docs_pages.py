@@ -26,6 +26,7 @@ import subprocess
 import sys
 import types
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from intnet.cli.main import main
@@ -79,6 +80,7 @@ def spans(text: str) -> list[str]:
     return re.findall(r"`([^`\n]+)`", prose(text))
 
 
+@cache
 def names(path: Path) -> set[str]:
     """Everything that a Python file defines: functions, classes, `Class.method`, constants."""
     found: set[str] = set()
