@@ -177,7 +177,8 @@ def record(run: Run, *patterns: str, every: int = 1, values: bool = True) -> Ite
             )
         if "/" not in pattern and pattern != "*":
             raise ConfigError(f"{pattern}: write 'layer/path', as '{pattern}/*'")
-        if not any(fnmatch.fnmatchcase(name, pattern.rpartition("/")[0]) for name in names):
+        layer = pattern.rpartition("/")[0] or pattern
+        if not any(fnmatch.fnmatchcase(name, layer) for name in names):
             raise ConfigError(f"{pattern}: no layer has such a name; there are {', '.join(sorted(names))}")
     seen = Recording(run, patterns or ("*",), every, values)
     begun = run.step

@@ -105,6 +105,9 @@ def test_what_names_nothing_is_refused() -> None:
     for pattern, message in lines.items():
         with pytest.raises(ConfigError, match=message), intnet.record(run, pattern):  # type: ignore[arg-type]
             pass
+    with intnet.record(run, "*", every=2, values=False) as every_path:
+        run.train(run.step + 2)
+    assert {"fc1", "fc2"} <= {row["layer"] for row in every_path.records()}
     nothing = pytest.raises(ConfigError, match="fc2/zz: nothing stood on such a path in 1 steps")
     with nothing, intnet.record(run, "fc2/zz", "fc2/x0", every=2) as seen:
         run.train(run.step + 2)
