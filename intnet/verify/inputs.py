@@ -36,7 +36,7 @@ def check(taken: Taken, options: Options) -> Row:
     )
     given = augmented(taken, members, chosen.tolist())
     if given is None:
-        row.why = "labels and order; the images could not be read again"
+        row.not_specified("labels and order hold; the images could not be read again")
         return row
     size = int(np.prod(images.shape[1:]))
     for place, pixels in zip(chosen.tolist(), given, strict=True):

@@ -77,8 +77,9 @@ def _difference(wrong: list[Row]) -> None:
     if row.difference is None:
         print(f"  {row.why}")
         return
-    by = f", by {', '.join(row.specs)}" if row.specs else f": {row.why}" * bool(row.why)
-    print(f"  index {','.join(map(str, row.difference.index)) or '-'}{by}")
+    by = f", by {', '.join(row.specs)}" if row.specs else ""
+    why = f": {row.why}" if row.why else ""
+    print(f"  index {','.join(map(str, row.difference.index)) or '-'}{by}{why}")
     print(f"  expected {row.difference.expected}")
     print(f"  stored   {row.difference.stored}")
     for line in row.difference.trail:
