@@ -107,9 +107,7 @@ def section(given: Given) -> Section:
     """Of the page's method."""
     method = str(given.step["method"])
     own = OF.get(method, ())
-    covered = {name for symbols, _, _ in own for name in symbols.split(", ")}
-    common = [one for one in COMMON if one[0] not in covered]
-    rows = "".join(_row(*entry) for entry in (*own, *common))
+    rows = "".join(_row(*entry) for entry in (*own, *COMMON))
     pages = [f"docs/methods/{method}.md", "docs/numbers.md", "docs/how-to/look-inside.md"]
     links = ", ".join(_link(page, given.links) for page in pages if method in OF or "methods" not in page)
     made = table("glossary", ("symbol", "what it is", "equation"), rows)
