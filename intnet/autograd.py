@@ -60,7 +60,10 @@ class Watcher:
     def begins(self, op: "Op", operands: tuple[Any, ...], attributes: dict[str, Any]) -> None:
         """A forward pass on values."""
 
-    def ends(self, value: Any, node: "Node | None") -> None:
+    def ends(
+        self, op: "Op", operands: tuple[Any, ...], attributes: dict[str, Any],
+        value: Any, node: "Node | None",
+    ) -> None:  # fmt: skip
         """It is done; node: None where no gradient is wanted."""
 
     def goes_back(self, node: "Node", gradient: Any) -> None:
@@ -169,7 +172,7 @@ class Op:
         value = self.forward(saved, *values, **attributes)
         node = Node(self, nodes, saved) if any(saved.needs) else None
         if _watcher is not None:
-            _watcher.ends(value, node)
+            _watcher.ends(self, values, attributes, value, node)
         return Tensor(value, node)
 
 

@@ -96,7 +96,6 @@ class Follower(Watcher):
         self._constants: dict[int, Any] = {}
         self._kept: list[Any] = [images]  # a value that is gone could leave its identity to another
         self._events: list[Event] = []
-        self._running: tuple[Op, tuple[Any, ...], dict[str, Any]] | None = None
         self._rules: dict[str, Callable[..., int | Waiting]] = {
             "linear": self._product, "conv2d": self._product, "add_bias": self._add_bias, "add": self._add,
             "relu": self._relu, "flatten": self._flatten, "normalize": self._normalize,
@@ -112,13 +111,13 @@ class Follower(Watcher):
         self._events.append(event)
 
     def begins(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> None:
-        """What is about to run."""
-        self._running, self._events = (op, operands, attributes), []
+        """What is about to run, of which no event was told yet."""
+        self._events = []
 
-    def ends(self, value: Any, node: Node | None) -> None:
+    def ends(
+        self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any], value: Any, node: Node | None
+    ) -> None:
         """It did."""
-        assert self._running is not None
-        op, operands, attributes = self._running
         self._kept.append(value)
         if op.name == "cast" and id(operands[0]) not in self._made:  # a parameter's forward copy
             self._constants[id(value)] = value

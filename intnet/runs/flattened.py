@@ -33,16 +33,11 @@ class _Flattened(Watcher):
         self.layers: dict[str, Sides] = {}
         self._sides: dict[int, Sides] = {}  # by identity of a value
         self._kept: list[Any] = []  # a value that is gone could leave its identity to another
-        self._running: tuple[Op, tuple[Any, ...], dict[str, Any]] | None = None
 
-    def begins(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> None:
-        """What is about to run."""
-        self._running = op, operands, attributes
-
-    def ends(self, value: Any, node: Node | None) -> None:
-        """It did."""
-        assert self._running is not None
-        op, operands, attributes = self._running
+    def ends(
+        self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any], value: Any, node: Node | None
+    ) -> None:
+        """An operation ran."""
         self._kept.append(value)
         if op.name == "flatten" and len(operands[0].shape) == 4:
             self._sides[id(value)] = operands[0].shape[1:]

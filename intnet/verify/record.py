@@ -107,7 +107,9 @@ class Record(Watcher):
         self._open.append(Call(op, operands, attributes, len(self.happened)))
         self.happened.append(self._open[-1])
 
-    def ends(self, value: Any, node: Node | None) -> None:
+    def ends(
+        self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any], value: Any, node: Node | None
+    ) -> None:
         """As `Watcher`."""
         call = self._open.pop()
         assert isinstance(call, Call)

@@ -30,15 +30,12 @@ class Wiring(Watcher):
         self.factors: dict[str, Origin] = {}
         self._made: dict[int, Origin] = {}
         self._kept: list[Any] = []  # a value that is gone could leave its identity to another
-        self._branches: tuple[Any, ...] = ()
 
-    def begins(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> None:
-        """What is about to be added."""
-        self._branches = operands if op is add else ()
-
-    def ends(self, value: Any, node: Node | None) -> None:
+    def ends(
+        self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any], value: Any, node: Node | None
+    ) -> None:
         """A sum of branches, where these are known."""
-        origins = [self._made.get(id(branch)) for branch in self._branches]
+        origins = [self._made.get(id(branch)) for branch in operands] if op is add else []
         if origins and all(origin is not None for origin in origins):
             self._note(value, [part for origin in origins for part in origin or ()])
 
