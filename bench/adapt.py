@@ -63,7 +63,7 @@ def formats(ours: Run) -> dict[str, Format]:
 
     def see(event: Event) -> None:
         if isinstance(event.format, Format) and event.rounding == "stochastic":
-            found[f"{event.layer}/{event.path}"] = event.format
+            found[event.name] = event.format
 
     ours.train_step()
     ours.method.set(observers=[see])

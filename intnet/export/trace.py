@@ -181,10 +181,10 @@ class Follower(Watcher):
         if isinstance(x, int) and self.values[x].form == FLOAT32:
             for event in self._events:
                 if not isinstance(event.result, np.ndarray):  # nothing rounds float32 but blocks
-                    raise self._floats(f"{event.layer}/{event.path}")
+                    raise self._floats(event.name)
             return x
         for event in self._events:
-            where, form = f"{event.layer}/{event.path}", getattr(event.result, "format", None)
+            where, form = event.name, getattr(event.result, "format", None)
             if isinstance(form, Scaled):
                 x = self._scaled(x, form.wl, where)
             elif isinstance(event.result, np.ndarray):
@@ -207,7 +207,7 @@ class Follower(Watcher):
         bits = made.bits[0].astype(np.int64)
         if np.all(bits == bits.flat[0]):
             bits = bits.reshape(-1)[:1]
-        return self._push(p.Blocks(f"{event.layer}/{event.path}", (x,), bits))
+        return self._push(p.Blocks(event.name, (x,), bits))
 
     def _scaled(self, x: int | Waiting, wl: int, where: str) -> int:
         """In block float, with what waits ahead of it; codes that have wl bits stay as they are."""
@@ -222,7 +222,7 @@ class Follower(Watcher):
 
     def _rounded(self, x: int, event: Event, den: np.ndarray, den_exponent: int) -> int:
         """x / (den 2^den_exponent), as the event's format has it."""
-        where, form = f"{event.layer}/{event.path}", event.format
+        where, form = event.name, event.format
         if event.rounding != "ties_even":
             raise ConfigError(
                 f"{where}: it rounds by {event.rounding}, and an exported network to nearest, ties to even: "

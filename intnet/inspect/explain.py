@@ -122,7 +122,7 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
     exactly, Disagreement where the code reached is not the one that was stored.
     """
     operands = operands or Operands()
-    where = f"{event.layer}/{event.path}"
+    where = event.name
     shape = tuple(event.result.shape)
     if len(index) != len(shape) or any(not 0 <= i < size for i, size in zip(index, shape, strict=False)):
         raise ShapeError(
@@ -264,7 +264,7 @@ def _source(event: Event, index: Index) -> Expression:
     q = event.source
     if isinstance(q, QTensor) and isinstance(q.exponent, np.ndarray):
         q = QTensor(q.codes, int(np.broadcast_to(q.exponent, q.shape)[index]), bound=q.bound)
-    return exact(q, f"{event.layer}/{event.path}")
+    return exact(q, event.name)
 
 
 def _value(event: Event, source: Expression, index: Index, operands: Operands) -> Value:
@@ -274,7 +274,7 @@ def _value(event: Event, source: Expression, index: Index, operands: Operands) -
     inner = _sum(event, event.operands, index, operands)
     if inner.value != value.value:
         raise Disagreement(
-            f"{event.layer}/{event.path} {comma(index)}: its operands give {inner.value}, "
+            f"{event.name} {comma(index)}: its operands give {inner.value}, "
             f"the value that was handed on is {value.value}"
         )
     return inner
@@ -298,7 +298,7 @@ def value_at(event: Event, source: Expression, index: Index, operands: Operands)
         return Value((Term("", code),), 0, 1, exponent, False, near, curve=name if code else "")
     number = float(source.values[index])
     if not np.isfinite(number):
-        raise FormatError(f"{event.layer}/{event.path} {comma(index)} is {number}: it has no exact value")
+        raise FormatError(f"{event.name} {comma(index)} is {number}: it has no exact value")
     return Value((), 0, source.den, 0, False, Fraction(number) / source.den, number=number)
 
 
@@ -334,7 +334,7 @@ def _round(
     value: Value,
     index: Index,
 ) -> Rounding:
-    where, mode = f"{event.layer}/{event.path}", HLS_ALIASES.get(event.rounding or "", event.rounding or "")
+    where, mode = event.name, HLS_ALIASES.get(event.rounding or "", event.rounding or "")
     if mode not in MODES:
         raise FormatError(f"{where}: its event names no rounding mode, but {mode!r}")
     word, bits = None, None

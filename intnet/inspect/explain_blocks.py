@@ -87,7 +87,7 @@ def in_block(event: Event, index: Index) -> Block:
     bits = 0 if bits == 1 else bits  # a block without bits has the exponent of one bit
     if bits not in WIDTHS or bits > format.b or {int(result.exponent[one]) for one in values} != {stored}:
         raise Disagreement(
-            f"{event.layer}/{event.path} {comma(index)}: its block has e = {e}, which no mantissa of up to "
+            f"{event.name} {comma(index)}: its block has e = {e}, which no mantissa of up to "
             f"{format.b} bits brings to the stored exponent {stored}"
         )
     return Block(of, len(values), values[at], at, e, bits)
@@ -103,7 +103,7 @@ def in_mx_block(event: Event, index: Index) -> tuple[Shared, InBlock]:
     stored = {int(result.exponent[one]) for one in values}
     if stored != {rounds.exponent(k)}:
         raise Disagreement(
-            f"{event.layer}/{event.path} {comma(index)}: its block has the scale 2^{k}, steps of "
+            f"{event.name} {comma(index)}: its block has the scale 2^{k}, steps of "
             f"2^{rounds.exponent(k)}, stored are steps of 2^{sorted(stored)}"
         )
     return Shared(len(values), format.axis % len(shape), values[at], at, k, format.mx.scale), rounds

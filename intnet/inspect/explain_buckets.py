@@ -160,7 +160,7 @@ def way(event: Event, index: Index) -> Told:
     """The way of element `index` of a packed tensor; Disagreement where the library stored another."""
     codec, packed = event.format, event.result
     assert isinstance(codec, Codec) and isinstance(packed, Packed)
-    where = f"{event.layer}/{event.path} {comma(index)}"
+    where = f"{event.name} {comma(index)}"
     if codec.kind in spec.BY_WORDS and event.words is None:
         raise FormatError(f"{where}: its event has no random words")
     flat = int(np.ravel_multi_index(index, packed.shape)) if index else 0

@@ -90,7 +90,7 @@ def _in_float(x: Fraction, format: Float, mode: str, rule: Mode, drawn: Drawn) -
 def _same(event: Event, index: Index, what: str, told: int, stored: int) -> None:
     if told != stored:
         raise Disagreement(
-            f"{event.layer}/{event.path} {comma(index)}: the definition has {what} {told:#x}, "
+            f"{event.name} {comma(index)}: the definition has {what} {told:#x}, "
             f"stored is {stored:#x}"
         )
 
@@ -99,7 +99,7 @@ def _block(event: Event, format: Microscaling, index: Index) -> Block:
     """The element's block; its scale by the definition, of the values that were given."""
     source = np.asarray(getattr(event.source, "values", event.source))
     if source.dtype.kind != "f":
-        raise FormatError(f"{event.layer}/{event.path}: blocks are told of float arrays")
+        raise FormatError(f"{event.name}: blocks are told of float arrays")
     whole = (1,) * (len(index) - len(format.sizes)) + format.sizes
     of = tuple(i // size for i, size in zip(index, whole, strict=True))
     part = tuple(slice(i * size, (i + 1) * size) for i, size in zip(of, whole, strict=True))

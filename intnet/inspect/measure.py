@@ -256,7 +256,7 @@ def _check(event: object) -> None:
             f"measure reads an event, not a {type(event).__name__}: recorder.events['fc1/x0'] of a Recorder, "
             "or Event(layer, path, step, source, result, format) of a tensor by itself"
         )
-    where, result = f"{event.layer}/{event.path}", event.result
+    where, result = event.name, event.result
     if not isinstance(result, QTensor | FloatTensor | BlockScaled | np.ndarray | Packed | Exact | FloatExact):
         raise FormatError(f"{where}: a {type(result).__name__} is not measured: it has no codes of one step")
     if event.format is not None and not isinstance(event.format, _UNNAMED):
@@ -325,7 +325,7 @@ def against(event: Event, result: QTensor | Packed) -> Against:
     if _many_steps(result):  # every element in steps of its own, or of its block
         if not isinstance(source, FloatExact) or source.den != 1:
             raise FormatError(
-                f"{event.layer}/{event.path}: what {event.format} does to sums is not measured: its elements "
+                f"{event.name}: what {event.format} does to sums is not measured: its elements "
                 "have steps of their own, and it was given no float32"
             )
         top = np.ldexp(source.values.astype(np.float64), -np.asarray(result.exponent)).reshape(-1)

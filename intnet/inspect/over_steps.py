@@ -47,7 +47,7 @@ class Recording(Shown):
 
     def __call__(self, event: Event) -> None:
         """Observe one event."""
-        step, name = event.step + 1, f"{event.layer}/{event.path}"
+        step, name = event.step + 1, event.name
         if not _due(self.run, event, self.every):
             return
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns):

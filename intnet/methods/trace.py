@@ -48,6 +48,11 @@ class Event:
     mix: Mix | None = None
     mean_bits: float | None = None
 
+    @property
+    def name(self) -> str:
+        """'layer/path'."""
+        return f"{self.layer}/{self.path}"
+
 
 Observer = Callable[[Event], None]
 
@@ -86,10 +91,9 @@ class Recorder(Shown):
 
     def __call__(self, event: Event) -> None:
         """Observe one event."""
-        name = f"{event.layer}/{event.path}"
-        self.passed[name] = None
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns):
-            self.events[name] = event
+        self.passed[event.name] = None
+        if any(fnmatch.fnmatchcase(event.name, pattern) for pattern in self.patterns):
+            self.events[event.name] = event
 
     def __getitem__(self, name: str) -> Any:
         """The value of 'layer/path': a QTensor, or a float32 array on a float path."""
@@ -207,7 +211,7 @@ class PathTable:
         row.bound = max(row.bound, _bound_bits(event))
         result = event.result
         if isinstance(result, Exact) and np.all(np.asarray(result.den) == 1):
-            result = result.to_qtensor(f"{event.layer}/{event.path}")
+            result = result.to_qtensor(event.name)
         row.elements += int(np.prod(result.shape))
         if isinstance(result, QTensor):
             self._count(row, result, event.format)

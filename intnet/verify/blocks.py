@@ -35,7 +35,7 @@ def check(values: Values, place: Place, out: Any, row: Row) -> None:
     """One event: of every drawn element its block's exponent and its code; then what is read."""
     event, shape, judge = place.event, place.event.result.shape, values.judge
     row.specs = ["block_float.quantize"]
-    flat = values.drawn(f"{event.step}/{place.name}", row.elements, event.result)
+    flat = values.drawn(f"{event.step}/{event.name}", row.elements, event.result)
     form = judge.format_of(event.layer, event.path)
     if not isinstance(form, SpecBlocks):
         raise NotSpecified(f"blocks where the format is {form}")

@@ -42,11 +42,6 @@ class Place:
     inner: bool
     unit: bool = False
 
-    @property
-    def name(self) -> str:
-        """'layer/path'."""
-        return f"{self.event.layer}/{self.event.path}"
-
 
 def source_of(values: Values, place: Place, flat: np.ndarray) -> Source:
     """The exact values that are rounded."""
@@ -70,7 +65,7 @@ def check(values: Values, place: Place, row: Row) -> None:
     event = place.event
     form = values.judge.format_of(event.layer, event.path, place.entered)
     row.specs += entering(values, place)
-    flat = values.drawn(f"{event.step}/{place.name}", row.elements)
+    flat = values.drawn(f"{event.step}/{event.name}", row.elements)
     if isinstance(form, Format) and isinstance(event.result, QTensor):
         _check_codes(values, place, form, flat, row)
         return
@@ -80,7 +75,7 @@ def check(values: Values, place: Place, row: Row) -> None:
     if place.unit:
         row.specs.insert(0, "methods.adapt.unit_length")
     if is_stored(event.result):
-        flat = values.drawn(f"{event.step}/{place.name}", row.elements, event.result)
+        flat = values.drawn(f"{event.step}/{event.name}", row.elements, event.result)
     exact = source_of(values, place, flat).values
     expected = [to_float32(v) for v in exact] if is_float(event.result) else exact
     stored = held(values, event, flat)

@@ -68,7 +68,7 @@ def described(layer: Layer) -> SpecLayer:
 
 def exponents(record: Record) -> dict[str, Any]:
     """'layer/e2' -> what has its exponent: the sum of those of e1's and of gammaq's codes."""
-    held = {f"{event.layer}/{event.path}": event.result for event in record.events}
+    held = {event.name: event.result for event in record.events}
     out: dict[str, Any] = {}
     for event in record.events:
         parts = [held[at] for path in ("e1", "gammaq") if (at := f"{event.layer}/{path}") in held]
@@ -93,7 +93,7 @@ class Judge:
         if self.module is not None:
             self.settings = as_spec.settings_of(self.module, method.name, method.settings())
         self.exponents = exponents(taken.record)
-        self.seen = {f"{event.layer}/{event.path}" for event in taken.record.events}
+        self.seen = {event.name for event in taken.record.events}
         self.state = {name: as_stored(value) for name, value in self.before.items()}
 
     @cached_property

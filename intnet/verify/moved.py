@@ -95,7 +95,7 @@ class Moved:
     def _events(self, row: Row, step: Step, layer: str, flat: np.ndarray, shape: tuple[int, ...]) -> None:
         """What the update told of itself: Acc, Accq, W."""
         for event in self.taken.record.update:
-            made = step.tensors.get(f"{event.layer}/{event.path}")
+            made = step.tensors.get(event.name)
             if event.layer == layer and getattr(made, "shape", None) == (len(flat),):
                 row.compare(flat, shape, numbers(made), held(self.values, event, flat))
 

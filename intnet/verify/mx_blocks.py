@@ -24,7 +24,7 @@ def check(values: Values, place: Place, row: Row) -> None:
     row.specs = ["mx_blocks.quantize_along", *(["words.word"] if stream else [])]
     shape, done = tuple(q.shape), set[int]()
     codes, exponents = q.codes.reshape(-1), q.exponent.reshape(-1)
-    for at in values.drawn(f"{event.step}/{place.name}", row.elements, q, few=BLOCKS).tolist():
+    for at in values.drawn(f"{event.step}/{event.name}", row.elements, q, few=BLOCKS).tolist():
         if at in done:
             continue
         block = block_at(shape, form, place_of(at, shape))

@@ -54,7 +54,7 @@ class _Tensor:
         self.values, self.codec, self.row, self.seed = values, codec, row, values.judge.seed
         self.event, self.packed = place.event, place.event.result
         stream = values.judge.stream_of(place.event.layer, place.event.path)
-        self.name = stream or f"{place.event.layer}/{place.event.path.removesuffix('s')}"
+        self.name = stream or place.event.name.removesuffix("s")
         entered = place.what.call.operands[0] if place.inner else place.entered
         # words and blocks are packed as float32
         source = entered if isinstance(entered, np.ndarray) else place.event.source

@@ -80,6 +80,11 @@ class Row:
     difference: Difference | None = None
     order: int = 0
 
+    @property
+    def name(self) -> str:
+        """'layer/path'."""
+        return f"{self.layer}/{self.path}"
+
     def differs(self, why: str) -> None:
         """What no element tells: a tensor that is missing, an operation that is another."""
         self.state, self.differing, self.why = DIFFERS, self.differing + 1, why

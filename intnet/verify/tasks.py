@@ -128,7 +128,7 @@ class Happenings:
 
     def _check(self, what: What, k: int, value: Any, row: Row) -> None:
         """One stored result by its operation's rule."""
-        flat = self.values.drawn(f"{row.layer}/{row.path}/{what.number}", row.elements, value)
+        flat = self.values.drawn(f"{row.name}/{what.number}", row.elements, value)
         rule = self.values.rule(what)
         row.specs += rule.specs(what, k)
         expected = self.values.made(what, k, flat)

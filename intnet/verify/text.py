@@ -31,7 +31,7 @@ def show(run: Run, step: int, batch: int | None, rows: list[Row], found: Totals)
     tables.show(_table(rows), console)
     for row in rows:
         if row.state == UNSPECIFIED:
-            print(f"not specified: {row.layer}/{row.path}: {row.why}")
+            print(f"not specified: {row.name}: {row.why}")
     _totals(found)
     wrong = [row for row in rows if row.state == DIFFERS]
     if wrong:
@@ -69,11 +69,11 @@ def _totals(found: Totals) -> None:
 
 def _difference(wrong: list[Row]) -> None:
     """The paths that differ, and the first one's trail."""
-    names = list(dict.fromkeys(f"{row.layer}/{row.path}" for row in wrong))
+    names = list(dict.fromkeys(row.name for row in wrong))
     print(f"differs: {', '.join(names)}")
     row = min(wrong, key=lambda row: row.order if row.layer not in ("data", "step") else 1 << 60)
     share = f" of {row.checked:,} verified elements" if row.checked else " elements"
-    print(f"first: {row.layer}/{row.path}: {row.differing:,}{share}")
+    print(f"first: {row.name}: {row.differing:,}{share}")
     if row.difference is None:
         print(f"  {row.why}")
         return

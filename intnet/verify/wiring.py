@@ -140,7 +140,7 @@ def _shown(taken: Taken) -> Iterator[str]:
     """Hooks of the method that handed on another value than they showed."""
     for what in taken.record.happened:
         if what.op.name == "cast" and what.events and not handed_on(what.events, what.results[0]):
-            paths = " and ".join(f"{event.layer}/{event.path}" for event in what.events)
+            paths = " and ".join(event.name for event in what.events)
             yield f"{paths}: the method showed one value and handed on another"
 
 

@@ -30,7 +30,7 @@ def wrong(found: taken.Taken, elements: int | None = 40) -> set[str]:
     forget()
     made = Step(found, Options(elements))
     rows = [row for layer in made.layers() for row in made.rows(layer)]
-    return {f"{row.layer}/{row.path}" for row in rows if row.state == DIFFERS}
+    return {row.name for row in rows if row.state == DIFFERS}
 
 
 def codes(result: Any) -> None:
@@ -48,7 +48,7 @@ def zero_point(result: Any) -> None:
 @pytest.mark.parametrize("fault", [codes, scale, zero_point])
 def test_what_is_wrong_is_seen(fault: Callable[[Any], None]) -> None:
     found = taken.take(run_of("banner"), 1, lambda run, steps: run.train(steps))
-    event = next(e for e in found.record.events if f"{e.layer}/{e.path}" == PATH)
+    event = next(e for e in found.record.events if e.name == PATH)
     assert event.result.elements > packed.WHOLE and wrong(found) == set()
     fault(event.result)
     assert PATH in wrong(found)

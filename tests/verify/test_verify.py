@@ -56,7 +56,7 @@ def verified(run: Run, step: int = 2, elements: int | None = 40) -> list[Row]:
 
 
 def names(rows: list[Row], state: str) -> list[str]:
-    return [f"{row.layer}/{row.path}: {row.why} {row.difference}" for row in rows if row.state == state]
+    return [f"{row.name}: {row.why} {row.difference}" for row in rows if row.state == state]
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def wrong(found: taken.Taken) -> set[str]:
     made = Step(found, Options(40))
     rows = [row for layer in made.layers() for row in made.rows(layer)]
     rows += work.first_rows(found, Options(40), None)
-    return {f"{row.layer}/{row.path}" for row in rows if row.state == DIFFERS}
+    return {row.name for row in rows if row.state == DIFFERS}
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ def test_every_layer_under_every_method_is_the_definition_s(method: str) -> None
     run = Run(Everything(), methods.make(method), data, 4, seed=5)
     step = Step(taken.take(run, 2, lambda run, steps: run.train(steps)), Options(25))
     rows = [row for layer in step.layers() for row in step.rows(layer)]
-    wrong = [f"{row.layer}/{row.path}: {row.why} {row.difference}" for row in rows if row.state != EQUAL]
+    wrong = [f"{row.name}: {row.why} {row.difference}" for row in rows if row.state != EQUAL]
     assert not wrong
     names = {row.layer for row in rows}
     assert names >= {layer.name for layer in run.model.all_layers()} - {"flatten", "pool"}

@@ -67,7 +67,7 @@ class Data:
     ) -> None:
         """The paths of step `number`; their arrays are copied."""
         self._known, self._results, self._factors = {}, {}, {}
-        paths = {f"{one.layer}/{one.path}": self._path(one, operands, layers) for one in events}
+        paths = {one.name: self._path(one, operands, layers) for one in events}
         self.steps.append({"step": number, "paths": paths, "factors": self._factors})
         self._known, self._results = {}, {}
 
@@ -260,7 +260,7 @@ class Data:
         return made
 
     def _factor(self, event: Event) -> str:
-        name = f"{event.layer}/{event.path}"
+        name = event.name
         if name not in self._factors:
             self._factors[name] = {"path": event.path, "shape": list(event.result.shape)}
             self._factors[name] |= self._result(event.result)
@@ -302,7 +302,7 @@ def _source(event: Event) -> Expression:
     given = event.source
     if isinstance(given, QTensor) and isinstance(given.exponent, np.ndarray):
         return Exact([(given, 1)], 0)
-    return exact(given, f"{event.layer}/{event.path}")
+    return exact(given, event.name)
 
 
 def _rule(event: Event, mode: str, source: Expression) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Given:
         for event, row in zip(self.events, self.rows, strict=True):
             symbol = self.operands.symbol(event)
             formula = self.operands.formula(event)
-            found.append(Shown(f"{event.layer}/{event.path}", event, row, symbol.part, formula))
+            found.append(Shown(event.name, event, row, symbol.part, formula))
         return found
 
     @cached_property
