@@ -224,14 +224,11 @@ def _check_arguments(args: argparse.Namespace) -> None:
     """ConfigError unless they are those of a run, of a schedule, or of a method's model."""
     if args.method is not None:
         _only(args, *OF_TAPE, *SCHEDULED, why=f"--method {args.method}")
-        return _needed(args, "--method")
-    given = options.given(args, OF_TAPE)
-    if given:
-        raise ConfigError(f"{', '.join(given)}: goes with --method saved")
+        return options.need(args, SCHEDULED, "--method needs {}")
+    options.refuse(args, OF_TAPE, "goes with --method saved")
     if args.folder is not None:
-        given = options.given(args, ("schedule", *SCHEDULED, "accs"))
-        if given:
-            raise ConfigError(f"{', '.join(given)}: {args.folder} says that itself; give RUN or --schedule")
+        itself = f"{args.folder} says that itself; give RUN or --schedule"
+        options.refuse(args, ("schedule", *SCHEDULED, "accs"), itself)
         if args.others and args.map is not None:
             raise ConfigError("--map draws a layer of one run: give one RUN")
         return None
@@ -241,14 +238,7 @@ def _check_arguments(args: argparse.Namespace) -> None:
     if given:
         why = "a schedule has no accuracy; its baseline is float32, equally long"
         raise ConfigError(f"{given[0]}: {why if given[0] != '--map' else 'only a run of dynasty has maps'}")
-    return _needed(args, "--schedule")
-
-
-def _needed(args: argparse.Namespace, option: str) -> None:
-    """ConfigError where the network that an option needs is not told whole."""
-    missing = [f"--{name}" for name in SCHEDULED if getattr(args, name) is None]
-    if missing:
-        raise ConfigError(f"{option} needs {', '.join(missing)}")
+    return options.need(args, SCHEDULED, "--schedule needs {}")
 
 
 def _only(args: argparse.Namespace, *names: str, why: str) -> None:

@@ -108,6 +108,20 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
     return ["RUN" if name == "folder" else f"--{name.replace('_', '-')}" for name in said]
 
 
+def refuse(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """ConfigError where any of these options is `given`: which, and why not."""
+    said = given(args, names)
+    if said:
+        raise ConfigError(f"{', '.join(said)}: {why}")
+
+
+def need(args: argparse.Namespace, names: Iterable[str], told: str) -> None:
+    """ConfigError where any of these options has no value; told: what to do, with {} for which."""
+    missing = [f"--{name}" for name in names if getattr(args, name) is None]
+    if missing:
+        raise ConfigError(told.format(", ".join(missing)))
+
+
 def settings(texts: list[str], option: str = "--set") -> dict[str, str]:
     """KEY -> VALUE of all texts KEY=VALUE of an option of the command."""
     found: dict[str, str] = {}

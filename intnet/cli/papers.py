@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
     from intnet.papers.checks import CHECKS
 
     if args.name is None:
-        given = options.given(args, (*SIZES, "data_dir", "out", "plot"))
-        if given:
-            raise ConfigError(f"{', '.join(given)}: of which check? `intnet papers` lists them")
+        options.refuse(
+            args, (*SIZES, "data_dir", "out", "plot"), "of which check? `intnet papers` lists them"
+        )
         return _list(CHECKS, args.json)
     if args.name not in CHECKS:
         raise unknown("check", args.name, list(CHECKS))

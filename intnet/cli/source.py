@@ -32,13 +32,9 @@ def run(args: argparse.Namespace) -> "Run":
     from intnet.runs import run_folder
 
     if args.folder is not None:
-        said = options.given(args, OF_THE_RUN)
-        if said:
-            raise ConfigError(f"{', '.join(said)}: {args.folder} says that itself; give RUN or a new model")
+        options.refuse(args, OF_THE_RUN, f"{args.folder} says that itself; give RUN or a new model")
         return run_folder.load(args.folder, data_dir=args.data_dir)
-    missing = [f"--{name}" for name in NAMES if getattr(args, name) is None]
-    if missing:
-        raise ConfigError(f"give the folder of a run, or {', '.join(missing)}")
+    options.need(args, NAMES, "give the folder of a run, or {}")
     names = (args.method, options.settings(args.set), args.model, args.data)
     details = (args.batch_size, args.seed, args.limit, args.data_dir, args.augment, args.image_size)
     return run_folder.build(*names, *details)

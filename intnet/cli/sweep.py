@@ -150,9 +150,7 @@ def carry_out(
     options.check_picture(args.plot)
     if args.show is not None:
         return _show(args, needed)
-    missing = [f"--{name}" for name in needed if getattr(args, name) is None]
-    if missing:
-        raise ConfigError(f"give {', '.join(missing)} (or --show DIR, to see what one has come to)")
+    options.need(args, needed, "give {} (or --show DIR, to see what one has come to)")
     from intnet.sweeps.compared import RESULTS
     from intnet.sweeps.conduct import carried_out
     from intnet.training.stop import Stop
@@ -165,9 +163,7 @@ def carry_out(
 
 def _show(args: argparse.Namespace, needed: Sequence[str]) -> int:
     """What the runs have come to, without training."""
-    said = options.given(args, (*needed, *OF_TRAINING))
-    if said:
-        raise ConfigError(f"{', '.join(said)}: {args.show} says that itself; --show trains nothing")
+    options.refuse(args, (*needed, *OF_TRAINING), f"{args.show} says that itself; --show trains nothing")
     from intnet import plugins
     from intnet.sweeps import plan
     from intnet.sweeps.compared import RESULTS
