@@ -15,8 +15,10 @@ import numpy as np
 import onnxruntime
 
 from intnet.export import batch, c_source, onnx_graph, onnx_model, writing
-from intnet.export.program import Program, float_logits
+from intnet.export.program import Program
 from intnet.export.values import BLOCKS, FLOAT32
+from intnet.methods.method import to_float32
+from intnet.numbers.qtensor import QTensor
 from intnet.runs import run_folder
 from intnet.training.inference import all_logits
 
@@ -43,8 +45,8 @@ def by_c(program: Program, images: np.ndarray, compiler: tuple[str, ...], folder
         return np.array(lines, np.float32)
     codes = np.array([[int(code) for code in line] for line in lines], np.int64)
     if program.logits.scale is None:
-        return float_logits(codes, program.logits.exponent)
-    return float_logits(np.ascontiguousarray(codes[:, :-1]), codes[:, -1:])
+        return to_float32(QTensor(codes, program.logits.exponent))
+    return to_float32(QTensor(np.ascontiguousarray(codes[:, :-1]), codes[:, -1:]))
 
 
 def by_onnx(program: Program, images: np.ndarray) -> np.ndarray:
@@ -56,8 +58,8 @@ def by_onnx(program: Program, images: np.ndarray) -> np.ndarray:
     if program.logits.form == FLOAT32:
         return np.concatenate([logits for (logits,) in given])
     if program.logits.scale is None:
-        return float_logits(np.concatenate([codes for (codes,) in given]), program.logits.exponent)
-    return np.concatenate([float_logits(codes, exponents[:, None]) for codes, exponents in given])
+        return to_float32(QTensor(np.concatenate([codes for (codes,) in given]), program.logits.exponent))
+    return np.concatenate([to_float32(QTensor(codes, e[:, None])) for codes, e in given])
 
 
 def main() -> None:

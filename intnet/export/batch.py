@@ -18,8 +18,10 @@ from intnet.exact.blocks.block_float import LEAST, SIDE
 from intnet.export import block_float, digits
 from intnet.export import program as p
 from intnet.export.block_ops import EXACT
-from intnet.export.program import Op, Program, Value, float_logits
+from intnet.export.program import Op, Program, Value
 from intnet.export.values import CODES, FLOAT32
+from intnet.methods.method import to_float32
+from intnet.numbers.qtensor import QTensor
 from intnet.training.inference import EVALUATION_BATCH, Scores, as_codes, scores
 
 
@@ -41,7 +43,7 @@ def outputs(program: Program, images: Images) -> tuple[np.ndarray, np.ndarray]:
 def logits32(program: Program, images: Images) -> np.ndarray:
     """float32 (N, classes): the logits' values, rounded once."""
     codes, exponents = outputs(program, images)
-    return codes if program.logits.form == FLOAT32 else float_logits(codes, exponents)
+    return codes if program.logits.form == FLOAT32 else to_float32(QTensor(codes, exponents))
 
 
 def evaluate(program: Program, data: Dataset) -> Scores:

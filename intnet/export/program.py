@@ -49,8 +49,6 @@ from intnet.export.values import (
     sums_shape,
     with_zero,
 )
-from intnet.methods.method import to_float32
-from intnet.numbers.qtensor import QTensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -420,12 +418,3 @@ class Program:
     def readers(self) -> Counter[int]:
         """Of every place, how many operations read what is made there."""
         return Counter(place for op in self.ops for place in op.reads)
-
-
-def float_logits(codes: np.ndarray, exponent: int | np.ndarray) -> np.ndarray:
-    """float32 of codes * 2^exponent, rounded once; exponent: one, or (N, 1).
-
-    Defined by `spec/loss.py: logits32`.
-    """
-    q = QTensor(codes, exponent)
-    return q.to_float32() if isinstance(exponent, np.ndarray) else np.asarray(to_float32(q))

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from intnet.errors import ConfigError, ShapeError
 from intnet.export import batch, interpret, writing
 from intnet.export import program as p
-from intnet.export.program import Program, float_logits
+from intnet.export.program import Program
 from intnet.export.values import CODES, FLOAT32
+from intnet.methods.method import to_float32
 from intnet.models.resnet import BasicBlock, ResNet
+from intnet.numbers.qtensor import QTensor
 from intnet.spec import models as spec_models
 from intnet.training.train import Run
 from tests.support.exporting import (
@@ -46,7 +48,7 @@ def test_logits_are_those_of_the_definition(net: str, method: str, options: dict
     codes, exponents = batch.outputs(program, images)
     assert codes.tolist() == [one.codes for one in made]
     assert exponents.tolist() == [[one.exponent] for one in made]
-    given = codes if program.logits.form == FLOAT32 else float_logits(codes, exponents)
+    given = codes if program.logits.form == FLOAT32 else to_float32(QTensor(codes, exponents))
     some = 8  # as codes and as these they are the same; each takes the definition's time
     wanted = by_the_definition(run, net, images[:some])
     assert [Fraction(float(v)) for v in given[:some].reshape(-1)] == wanted
@@ -82,7 +84,7 @@ def test_a_mean_over_one_place(
     run = trained("one-place", method, options)
     program, images = writing.of_run(run), run.data.test_images[:4]
     codes, exponents = batch.outputs(program, images)
-    given = codes if program.logits.form == FLOAT32 else float_logits(codes, exponents)
+    given = codes if program.logits.form == FLOAT32 else to_float32(QTensor(codes, exponents))
     assert [Fraction(float(v)) for v in given.reshape(-1)] == by_the_definition(run, "one-place", images)
     assert by_c(program, images, tmp_path, "gcc") == wanted(program, images)
 
