@@ -16,7 +16,7 @@ shifts negative numbers; division rounds by its remainder. What stands around it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
@@ -83,18 +83,6 @@ class Slot:
     until: int = -1  # the last group that reads what it holds
 
 
-@dataclass
-class Group:
-    """A gathering operation and the elementwise ones after it; place: whose value is stored."""
-
-    ops: list[int] = field(default_factory=list)
-
-    @property
-    def place(self) -> int:
-        """The last one's."""
-        return self.ops[-1]
-
-
 def _container(value: Value) -> tuple[str, int]:
     """(type, its bits): float, or the smallest that holds all codes."""
     if value.form == FLOAT32:
@@ -126,9 +114,9 @@ class Writer:
         self.groups = _groups(program)
         self._last = {k: i for i, group in enumerate(self.groups) for k in self._sources(group)}
 
-    def _sources(self, group: Group) -> list[int]:
+    def _sources(self, group: list[int]) -> list[int]:
         """The places of stored values that a group reads: flattened ones are those that they come from."""
-        return [self._stored(k) for k in self.program.ops[group.ops[0]].reads]
+        return [self._stored(k) for k in self.program.ops[group[0]].reads]
 
     def _stored(self, place: int) -> int:
         while isinstance(self.program.ops[place], p.Flatten):
@@ -139,7 +127,7 @@ class Writer:
         """The statements of intnet_run."""
         lines: list[str] = []
         for i, group in enumerate(self.groups):
-            place = group.place
+            place = group[-1]
             value, size = self.program.values[place], prod(self.program.values[place].shape)
             if i < len(self.groups) - 1:
                 self._slot[place] = self._take(i, place, *_container(value), size)
@@ -178,15 +166,15 @@ class Writer:
 
     # -- loops -----------------------------------------------------------------------------------
 
-    def _loop(self, group: Group, out: Slot) -> list[str]:
-        place = group.ops[0]
+    def _loop(self, group: list[int], out: Slot) -> list[str]:
+        place = group[0]
         op, value = self.program.ops[place], self.program.values[place]
         if isinstance(op, p.Scaled | p.Norm) and value.scale == place:
             return [self._named(group), *self._scaled(op, group, out)]
         if isinstance(op, p.Blocks):
             return [self._named(group), *self._blocks(op, value, out, self._units[place])]
         at = "i" if len(value.shape) == 1 else f"(y * {value.shape[1]} + x) * {value.shape[2]} + i"
-        tail = [line for k in group.ops[1:] for line in self._element(k)]
+        tail = [line for k in group[1:] for line in self._element(k)]
         if _elementwise(op):
             tail = [*self._element(place), *tail]
         stored = [*self._gather(op, value, at), *tail, f"{out.name}[{at}] = ({out.kind})v;"]
@@ -227,8 +215,8 @@ class Writer:
             "  }",
         ]
 
-    def _named(self, group: Group) -> str:
-        return f"  /* {plain(' -> '.join(self.program.ops[k].name for k in group.ops))} */"
+    def _named(self, group: list[int]) -> str:
+        return f"  /* {plain(' -> '.join(self.program.ops[k].name for k in group))} */"
 
     def _blocks(self, op: p.Blocks, value: Value, out: Slot, units: Slot) -> list[str]:
         """Codes and units of what is float32, or becomes it."""
@@ -250,16 +238,16 @@ class Writer:
         window = _window(op, read) if op.weight.ndim == 4 else []
         return c_blocks.product(op, value, read, (*arrays, codes, steps), wide, window)
 
-    def _scaled(self, op: p.Scaled | p.Norm, group: Group, out: Slot) -> list[str]:
+    def _scaled(self, op: p.Scaled | p.Norm, group: list[int], out: Slot) -> list[str]:
         """Of a value in C order, whatever its axes."""
-        place, read = group.ops[0], [self.program.values[k] for k in op.reads]
+        place, read = group[0], [self.program.values[k] for k in op.reads]
         size = prod(read[0].shape)
         terms = [
             Source(self._slot[self._stored(k)].name, size, c_block_float.exponent(value))
             for k, value in zip(op.reads, read, strict=True)
         ]
         store = [
-            *(line for k in group.ops[1:] for line in self._element(k)),
+            *(line for k in group[1:] for line in self._element(k)),
             f"{out.name}[i] = ({out.kind})v;",
         ]
         if isinstance(op, p.Norm):
@@ -389,17 +377,20 @@ def _window(op: p.Windowed, read: Value) -> list[str]:
     ]
 
 
-def _groups(program: Program) -> list[Group]:
-    """What one loop computes: an operation, then elementwise ones of which each is the only reader."""
-    readers, found = program.readers(), list[Group]()
+def _groups(program: Program) -> list[list[int]]:
+    """Places of what one loop computes: an operation, then elementwise ones, each the only reader.
+
+    The last one's value is what is stored.
+    """
+    readers, found = program.readers(), list[list[int]]()
     for place, op in enumerate(program.ops):
         if isinstance(op, p.Images | p.Flatten):
             continue
-        joins = _elementwise(op) and found and op.reads == (found[-1].place,)
-        if joins and readers[found[-1].place] == 1:
-            found[-1].ops.append(place)
+        joins = _elementwise(op) and found and op.reads == (found[-1][-1],)
+        if joins and readers[found[-1][-1]] == 1:
+            found[-1].append(place)
         else:
-            found.append(Group([place]))
+            found.append([place])
     return found
 
 
