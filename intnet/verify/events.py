@@ -13,7 +13,6 @@ from intnet.inspect.explain import value_at
 from intnet.inspect.operands import Operands
 from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
-from intnet.spec import words as random
 from intnet.spec.float32 import to_float32
 from intnet.spec.formats import Direct, FixedPoint, Format
 from intnet.spec.methods.step import curve_code
@@ -119,10 +118,7 @@ def _check_codes(values: Values, place: Place, form: Format, flat: np.ndarray, r
             scaled = values.near(place.entered).value / float(form.step(grid))
             flat = np.union1d(flat, close(scaled, None if stream is None else event.words))
     source = source_of(values, place, flat)
-    drawn: list[Any] = [None] * len(flat)
-    if stream is not None:
-        drawn = [random.word(judge.seed, judge.now.step, stream, i) for i in flat.tolist()]
-        row.words = len(flat)
+    drawn: list[Any] = [None] * len(flat) if stream is None else values.words(stream, flat, row)
     made = [_code(form, source, x, grid, mode, word) for x, word in zip(source.values, drawn, strict=True)]
     row.checked = len(flat)
     unit = power(exponent)

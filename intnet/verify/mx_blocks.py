@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from intnet.spec import words as random
 from intnet.spec.microscaling import GREATEST, decoded, quantize_block
 from intnet.spec.mx_blocks import Along, InBlock, block_at
 from intnet.spec.tensor import place_of, power
@@ -30,10 +29,7 @@ def check(values: Values, place: Place, row: Row) -> None:
         block = block_at(shape, form, place_of(at, shape))
         done |= set(block)
         flat = np.array(block)
-        drawn = None
-        if stream is not None:
-            drawn = [random.word(judge.seed, judge.now.step, stream, i) for i in block]
-            row.words += len(block)
+        drawn = None if stream is None else values.words(stream, flat, row)
         made = quantize_block(values.at(place.entered, flat), form.element, form.scale, form.mode, drawn)
         exponent = InBlock(form.element).exponent(made.scale - GREATEST)
         expected = [Fraction(decoded(word, made.scale, form.element)) for word in made.elements]

@@ -129,20 +129,15 @@ class _Tensor:
             scaled = part.astype(np.float64) / float(self.packed.scales[k]) + float(self.packed.zeros[k])
             given = self.event.words
             flat = np.union1d(flat, close(scaled, None if given is None else given[first:][: len(part)]))
-            drawn = self._words_at(flat + first)
+            drawn: list[Any] = [None] * len(flat)
+            if self.codec.kind in buckets.BY_WORDS:
+                drawn = self.values.words(self.name, flat + first, row)
             pairs = zip(units(part[flat]), drawn, strict=True)
             codes = [buckets.affine_way(a, made.s.units, made.z, b, word).kept for a, word in pairs]
             values = [buckets.affine_back(code, made.s.units, made.z).value.units for code in codes]
         row.checked += len(flat)
         row.compare(flat + first, shape, codes, [self._code(64 * start + int(i) * b, b) for i in flat])
         row.compare(flat + first, shape, [Fraction(v, ONE) for v in values], fractions(read[flat]))
-
-    def _words_at(self, flat: np.ndarray) -> list[int | None]:
-        """The random words of elements, None where the codec draws none."""
-        if self.codec.kind not in buckets.BY_WORDS:
-            return [None] * len(flat)
-        self.row.words += len(flat)
-        return [words.word(self.seed, self.event.step, self.name, i) for i in flat.tolist()]
 
     def _code(self, bit: int, width: int) -> int:
         """The code that is packed from a bit on."""

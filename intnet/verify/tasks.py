@@ -20,7 +20,6 @@ from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.products import Bifurcated, Copies
-from intnet.spec import words as random
 from intnet.verify import blocks, events, inferred, mx_blocks, packed
 from intnet.verify.events import Place
 from intnet.verify.judge import FLOAT32, Judge
@@ -157,9 +156,8 @@ class Happenings:
 
     def _mask(self, call: Call, flat: np.ndarray, row: Row) -> None:
         """The words of a dropout, whose stream is 'layer/mask'."""
-        seed, step, stream = self.judge.seed, self.judge.now.step, f"{row.layer}/mask"
-        drawn = [random.word(seed, step, stream, i) for i in flat.tolist()]
-        row.words, row.specs = len(flat), [*row.specs, "words.word"]
+        drawn = self.values.words(f"{row.layer}/mask", flat, row)
+        row.specs.append("words.word")
         given = call.attributes["words"].reshape(-1)[flat].tolist()
         row.compare(flat, (row.elements,), drawn, given)
 

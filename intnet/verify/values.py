@@ -21,12 +21,13 @@ from intnet.exact.blocks.block_float import BlockTensor
 from intnet.exact.blocks.buckets import Packed
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.products import Copies
+from intnet.spec import words
 from intnet.spec.float32 import fma32
 from intnet.spec.tensor import Tensor, power
 from intnet.verify.floats import fractions
 from intnet.verify.judge import Judge
 from intnet.verify.record import What
-from intnet.verify.row import NotSpecified, Options
+from intnet.verify.row import NotSpecified, Options, Row
 from intnet.verify.taken import Taken
 
 FEW = 8  # elements of each kind that decides
@@ -184,6 +185,11 @@ class Values:
         count = self.options.elements
         flat = drawn(f"{self.options.seed}/{name}", elements, count and (few or count))
         return flat if count is None or result is None else np.union1d(flat, telling(result, None))
+
+    def words(self, stream: str, flat: np.ndarray, row: Row) -> list[int]:
+        """The random words of a stream at flat indices, made again by the definition; the row counts them."""
+        row.words += len(flat)
+        return [words.word(self.judge.seed, self.judge.now.step, stream, i) for i in flat.tolist()]
 
     def whole(self, value: Any) -> tuple[np.ndarray, int]:
         """(integers, exponent) of every element of an integer value, exact; NotSpecified beyond 52 bits."""
