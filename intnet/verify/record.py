@@ -18,6 +18,8 @@ from intnet.exact.expressions import Exact, FloatExact
 from intnet.methods.trace import Event
 from intnet.ops.elementwise import add
 
+NORMS = ("batch_norm", "range_norm", "normalize", "scale_shift")  # the ways of a batch norm
+
 
 class Happened:
     """What both ways of an operation have."""
@@ -165,9 +167,10 @@ class Record(Watcher):
         return self._order[id(event)]
 
     def operations(self) -> list[str]:
-        """The names of all forward passes, in order; reads and quantizers, which are casts, are none."""
+        """All forward passes by name, in order, those of NORMS as 'norm'; casts, which only read, are none."""
         calls = [one for one in self.happened if isinstance(one, Call) and not one.joins]
-        return [call.op.name for call in calls if call.op.name != "cast"]
+        names = [call.op.name for call in calls if call.op.name != "cast"]
+        return ["norm" if name in NORMS else name for name in names]
 
     def calls(self, name: str) -> Iterator[Call]:
         """Every forward pass of the operation of that name."""

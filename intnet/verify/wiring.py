@@ -28,7 +28,6 @@ OPERATIONS = {  # of a layer's kind, where it has one of its own
     "adaptive_pool": "adaptive_avg_pool2d", "mean": "global_avg_pool", "flatten": "flatten",
     "dropout": "dropout", "scale": "scale",
 }  # fmt: skip
-NORMS = ("batch_norm", "range_norm", "normalize", "scale_shift")
 WINDOW = ("kernel", "stride", "padding")
 ATTRIBUTES = {
     "conv": ("stride", "padding", "groups"), "max_pool": WINDOW, "avg_pool": WINDOW, "dropout": ("keep",)
@@ -70,7 +69,7 @@ def _left_out(taken: Taken, judge: Judge) -> Iterator[str]:
     for layer, kind in _ran(taken, judge):
         wanted[OPERATIONS[kind]] += 1
         wanted["add_bias"] += kind in WEIGHTED and judge.layers[layer.name].bias
-    got = Counter("norm" if name in NORMS else name for name in taken.record.operations())
+    got = Counter(taken.record.operations())
     for name, count in wanted.items():
         if got[name] < count:
             yield f"operation {name} ran {got[name]} times, and {count} layers are of that kind"
