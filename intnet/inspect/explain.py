@@ -304,11 +304,10 @@ def value_at(event: Event, source: Expression, index: Index, operands: Operands)
 
 def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value:
     symbol = operands.symbol(event)
-    terms = []
-    for k, ((term, coefficient), shift) in enumerate(zip(source.terms, source.shifts, strict=True)):
-        named = symbol.coefficients[k] if k < len(symbol.coefficients) else ""
-        code, factor = int(term.codes[index]), _at(coefficient, index)
-        terms.append(Term(operands.name(event, term, k), code, factor, named, shift))
+    terms = [
+        Term(name, int(term.codes[index]), _at(coefficient, index), named, shift)
+        for term, coefficient, shift, name, named in operands.parts(event, source)
+    ]
     offset, den = _at(source.offset, index), _at(source.den, index)
     numerator = offset + sum((term.code * term.coefficient) << term.shift for term in terms)
     value = Fraction(max(numerator, 0) if source.relu else numerator, den) * Fraction(2) ** source.exponent

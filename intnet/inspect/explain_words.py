@@ -90,8 +90,7 @@ def _in_float(x: Fraction, format: Float, mode: str, rule: Mode, drawn: Drawn) -
 def _same(event: Event, index: Index, what: str, told: int, stored: int) -> None:
     if told != stored:
         raise Disagreement(
-            f"{event.name} {comma(index)}: the definition has {what} {told:#x}, "
-            f"stored is {stored:#x}"
+            f"{event.name} {comma(index)}: the definition has {what} {told:#x}, stored is {stored:#x}"
         )
 
 

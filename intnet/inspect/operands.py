@@ -6,8 +6,9 @@ of `Symbol`s says (`methods/symbols.py`). `Operands.inputs` says which paths a v
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -98,6 +99,13 @@ class Operands:
             if other.layer == event.layer:
                 return other.path
         return f"{found[0].layer}/{found[0].path}" if found else ""
+
+    def parts(self, event: Event, source: Exact) -> Iterator[tuple[QTensor, Any, int, str, str]]:
+        """Of each term of an event's sum: itself, its coefficient, its shift, the names of the first two."""
+        named = self.symbol(event).coefficients
+        for k, ((term, coefficient), shift) in enumerate(zip(source.terms, source.shifts, strict=True)):
+            of = named[k] if k < len(named) else ""
+            yield term, coefficient, shift, self.name(event, term, k), of
 
     def inputs(self, event: Event) -> list[Input]:
         """The paths that `event` was made from, each once; none where no path of the step handed it on.

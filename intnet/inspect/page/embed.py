@@ -161,13 +161,13 @@ class Data:
         if isinstance(source, FloatExact):
             shape = tuple(event.result.shape)
             return {"kind": "float", "array": self._array(source.values, shape), "den": str(source.den)}
-        terms = []
-        for k, ((term, coefficient), shift) in enumerate(zip(source.terms, source.shifts, strict=True)):
-            named = symbol.coefficients[k] if k < len(symbol.coefficients) else ""
-            terms.append({
-                "name": operands.name(event, term, k), "array": self._array(term.codes),
+        terms = [
+            {
+                "name": name, "array": self._array(term.codes),
                 "coefficient": self._number(coefficient), "coefficientName": named, "shift": shift,
-            })  # fmt: skip
+            }
+            for term, coefficient, shift, name, named in operands.parts(event, source)
+        ]  # fmt: skip
         given = event.source
         exponents = isinstance(given, QTensor) and isinstance(given.exponent, np.ndarray)
         return {
