@@ -167,7 +167,7 @@ class Record(Watcher):
         return self._order[id(event)]
 
     def operations(self) -> list[str]:
-        """All forward passes by name, in order, those of NORMS as 'norm'; casts, which only read, are none."""
+        """All forward passes by name, in order, those of NORMS as 'norm'; casts, which read, are none."""
         calls = [one for one in self.happened if isinstance(one, Call) and not one.joins]
         names = [call.op.name for call in calls if call.op.name != "cast"]
         return ["norm" if name in NORMS else name for name in names]
