@@ -104,11 +104,6 @@ class Source(NamedTuple):
         return f"{self.name}[i]" if self.each == size else f"{self.name}[c]"
 
 
-def exponent(value: Value) -> str:
-    """An expression of a value's."""
-    return str(value.exponent) if value.scale is None else f"e_{value.scale} + ({value.exponent})"
-
-
 def scaled(
     op: p.Scaled, place: int, read: Sequence[Value], size: int, terms: Sequence[Source], store: Sequence[str]
 ) -> list[str]:

@@ -66,7 +66,7 @@ def source(program: Program) -> tuple[str, Sizes]:
         used = [text, *used] if any(call in line for line in (*body, *used)) else used
     own = program.logits.scale is not None
     run = f"{'int' if own else 'void'} intnet_run({image}, {made.logits} logits[INTNET_CLASSES])"
-    body += [f"  return {c_block_float.exponent(program.logits)};"] if own else []
+    body += [f"  return {program.logits.told('e_')};"] if own else []
     head = c_frame.header(program, *sizes)
     lines = [*head, f"{run};", "", *made.constants, "", *arrays, "", *used, f"{run} {{", *body, "}", ""]
     return "\n".join([*lines, c_frame.main(program, made.image.kind, made.image.bits, made.logits)]), sizes
@@ -243,7 +243,7 @@ class Writer:
         place, read = group[0], [self.program.values[k] for k in op.reads]
         size = prod(read[0].shape)
         terms = [
-            Source(self._slot[self._stored(k)].name, size, c_block_float.exponent(value))
+            Source(self._slot[self._stored(k)].name, size, value.told("e_"))
             for k, value in zip(op.reads, read, strict=True)
         ]
         store = [
@@ -258,8 +258,7 @@ class Writer:
 
     def _constants(self, op: p.Norm) -> list[str]:
         """Names of the arrays of a batch norm in float32."""
-        constants = ("mean", op.mean), ("r", op.r), ("gamma", op.gamma), ("beta", op.beta)
-        return [self._array(f"{what}_{op.name}", values) for what, values in constants]
+        return [self._array(f"{what}_{op.name}", values) for what, values in op.constants.items()]
 
     def _gather(self, op: Op, value: Value, at: str) -> list[str]:
         """Statements that set v, an int64_t or a float."""

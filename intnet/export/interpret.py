@@ -69,7 +69,7 @@ def _sums(op: p.Scaled, read: list[Made]) -> list[Fraction]:
 
 def _normed(op: p.Norm, x: Made) -> list[Fraction]:
     """x3, by the definition's rules of one element."""
-    mean, r, gamma, beta = ([Fraction(float(v)) for v in part] for part in (op.mean, op.r, op.gamma, op.beta))
+    mean, r, gamma, beta = ([Fraction(float(v)) for v in part] for part in op.constants.values())
     made = []
     for i, v in enumerate(x.real()):
         c = i % len(mean)

@@ -102,8 +102,7 @@ def _tensors(program: Program, op: Op) -> Iterator[tuple[str, np.ndarray, int | 
         if op.steps.size:
             yield "steps", op.steps, read.exponent
     elif isinstance(op, p.Norm):
-        floats = ("mean", op.mean), ("r", op.r), ("gamma", op.gamma), ("beta", op.beta)
-        yield from ((f"float32 {what}", codes.view(np.int32), None) for what, codes in floats)
+        yield from ((f"float32 {what}", codes.view(np.int32), None) for what, codes in op.constants.items())
 
 
 def _by_channel(codes: np.ndarray) -> bool:

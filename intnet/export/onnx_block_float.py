@@ -54,7 +54,7 @@ def norm(g: Graph, op: p.Norm, read: Value, x: str, exponent: str) -> tuple[str,
 
 def normed(g: Graph, op: p.Norm, read: Value, x: str) -> str:
     """((x - mean) r) gamma + beta of float32."""
-    for kind, constant in (("Sub", op.mean), ("Mul", op.r), ("Mul", op.gamma), ("Add", op.beta)):
+    for kind, constant in zip(("Sub", "Mul", "Mul", "Add"), op.constants.values(), strict=True):
         x = g.node(kind, [x, g.channel(constant, read, np.float32)])
     return x
 

@@ -312,10 +312,15 @@ class Norm(Op):
     beta: np.ndarray
     wl: int
 
+    @property
+    def constants(self) -> dict[str, np.ndarray]:
+        """In the order in which they come to x, by name."""
+        return {"mean": self.mean, "r": self.r, "gamma": self.gamma, "beta": self.beta}
+
     def value(self, *read: Value) -> Value:
         """ConfigError unless float32 is proven to hold all of it; its scale is set by `Program`."""
         (x,) = read
-        constants = self.mean, self.r, self.gamma, self.beta
+        constants = self.constants.values()
         check_constants(self.name, x.shape, *constants)
         mean, r, gamma, beta = (Fraction(float(np.abs(v).max())) for v in constants)
         centred = x.reach + mean
