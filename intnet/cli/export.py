@@ -3,10 +3,13 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intnet.cli import options
 from intnet.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from intnet.training.train import Run
 
 SUMMARY = "write a run's weights for PyTorch, or its integer inference as C, ONNX, memories, one file"
 EXAMPLE = """\
@@ -47,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Load the run and write the file."""
-    from intnet.runs import tensor_files
+    from intnet.runs import run_folder, tensor_files
 
     out = Path(args.out)
     if args.to is None:
@@ -61,32 +64,30 @@ def run(args: argparse.Namespace) -> int:
         raise DataError(f"{args.out} is there already: name another --out")
     if not out.parent.is_dir():
         raise DataError(f"{args.out}: there is no folder {out.parent}: make it first")
-    text, result = _state_dict(args) if args.to is None else _program(args, out)
-    print(json.dumps(result) if args.json else text)
+    trained = run_folder.load(args.folder, data_dir=args.data_dir)
+    text, result = _state_dict(args, trained) if args.to is None else _program(args, out, trained)
+    known = {"run": args.folder, "file": args.out, "step": trained.step}
+    print(json.dumps(known | result) if args.json else text)
     return 0
 
 
-def _state_dict(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+def _state_dict(args: argparse.Namespace, trained: "Run") -> tuple[str, dict[str, Any]]:
     """What is said, in words and as JSON."""
-    from intnet.runs import run_folder, state_dicts
+    from intnet.runs import state_dicts
 
-    trained = run_folder.load(args.folder, data_dir=args.data_dir)
     tensors, rounded = state_dicts.save(args.out, trained.model, trained.method)
     text = (
         f"{args.out}: {tensors:,} tensors of {trained.model.kind} at step {trained.step:,}; "
         f"{rounded:,} of their numbers are rounded to float32"
     )
-    result = {"run": args.folder, "file": args.out, "step": trained.step, "tensors": tensors}
-    return text, result | {"rounded": rounded}
+    return text, {"tensors": tensors, "rounded": rounded}
 
 
-def _program(args: argparse.Namespace, out: Path) -> tuple[str, dict[str, Any]]:
+def _program(args: argparse.Namespace, out: Path, trained: "Run") -> tuple[str, dict[str, Any]]:
     """The same of inference in integers."""
     from intnet.export import writing
     from intnet.export.values import FLOAT32
-    from intnet.runs import run_folder
 
-    trained = run_folder.load(args.folder, data_dir=args.data_dir)
     program = writing.of_run(trained)
     told = writing.write(program, args.to, out)
     own, real = program.logits.scale is not None, program.logits.form == FLOAT32
@@ -98,7 +99,6 @@ def _program(args: argparse.Namespace, out: Path) -> tuple[str, dict[str, Any]]:
         f"{len(program.ops)} operations, {widest} bits at most; logits are {'float32' if real else logits}",
         ", ".join(f"{number:,} {what.replace('_', ' ')}" for what, number in told.items()),
     ]
-    result = {"run": args.folder, "file": args.out, "step": trained.step, "to": args.to, **told}
     about = {
         "operations": len(program.ops),
         "bits": widest,
@@ -106,4 +106,4 @@ def _program(args: argparse.Namespace, out: Path) -> tuple[str, dict[str, Any]]:
         "image_exponent": program.images.exponent,
         "logits_exponent": exponent,
     }
-    return "\n".join(lines), result | about | {"state_sha256": program.about["state_sha256"]}
+    return "\n".join(lines), {"to": args.to, **told} | about | {"state_sha256": program.about["state_sha256"]}

@@ -11,7 +11,6 @@ and imports what is heavy inside `run`, so that `--help` and errors come at once
 
 import argparse
 import difflib
-import io
 import os
 import re
 import sys
@@ -125,19 +124,15 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-class _Nowhere(io.TextIOBase):
-    """In the place of a stream that is closed: what is said is dropped."""
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-
 def _open_streams() -> None:
-    """Streams that are there and take every text: what an encoding lacks is said as '\\xe4'."""
+    """Streams that are there and take every text: what an encoding lacks is said as '\\xe4'.
+
+    What is said on a stream that is closed is dropped.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, _Nowhere())
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (to the end)
         else:
             stream.reconfigure(errors="backslashreplace")
 

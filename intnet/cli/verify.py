@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from intnet.cli import options, source
-from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
     from intnet.training.train import Run
@@ -59,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="test batch K (1) of 256 images after --step T in place of a training step",
     )  # fmt: skip
     chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--elements", type=int, default=ELEMENTS, metavar="N", help="of each path (200)")
+    chosen.add_argument(
+        "--elements", type=options.positive, default=ELEMENTS, metavar="N", help="of each path (200)"
+    )
     chosen.add_argument("--all", action="store_true", help="every element: hours for more than a small net")
     parser.add_argument("--draw", type=int, default=0, metavar="SEED", help="of the draw of elements (0)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep results here; default RUN/verify.json")
@@ -67,8 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Take the step and verify it."""
-    if args.elements < 1:
-        raise ConfigError(f"--elements {args.elements}: at least 1")
     if args.out is not None:
         options.check_file("--out", args.out)
     started = perf_counter()

@@ -58,8 +58,8 @@ def read(path: Path | None, head: dict[str, Any]) -> dict[str, list[Row]]:
     try:
         told = json.loads(path.read_bytes())
         kept = told.pop("layers")
-        if told.get("format") != FORMAT:
-            raise ConfigError(f"{path}: this is no verification: name another --out, or delete it")
+        if told["format"] != FORMAT:
+            raise ValueError(told["format"])
         if told != json.loads(json.dumps(head)):
             return {}
         return {layer: [Row.from_dict(row) for row in rows] for layer, rows in kept.items() if rows}
@@ -115,8 +115,7 @@ def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]
     row = Row("step", "digest", "the state after the step, watched and as in training", ["state.digest"])
     row.elements = row.checked = len(taken.after)
     if taken.digest != taken.unwatched:
-        row.state, row.differing = DIFFERS, 1
-        row.why = f"{taken.digest} watched, {taken.unwatched} as in training"
+        row.differs(f"{taken.digest} watched, {taken.unwatched} as in training")
     if taken.inference is not None:
         row.equation = "the state after inference, which moves nothing"
     wires = wiring.check(taken, Judge(taken))

@@ -61,7 +61,7 @@ def folder(given: Given, data: Mapping[Any, Data]) -> dict[str, str]:
     """Pages by the name of their file: one a layer, and of the whole network, which leads to them."""
     pages = {layer: f"{layer}.html" for layer in given.layers}
     whole = replace(given, pages=pages)
-    made = {INDEX: overview.overview(whole, pages)}
+    made = {INDEX: overview.overview(whole)}
     for layer, file in pages.items():
         own = [one for one in whole.shown if one.event.layer == layer]
         events, rows = [one.event for one in own], [one.row for one in own]

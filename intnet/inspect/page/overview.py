@@ -1,9 +1,9 @@
 """The whole network on a page: a row a layer, which leads to the layer's own page.
 
-overview(given, pages) -> the page; `pages` is layer -> file of its page
+overview(given) -> the page; `given.pages` is layer -> file of its page
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
 
@@ -34,11 +34,11 @@ paths whose codes needed more bits than their format names. Cosine and mean erro
 leaves its last quantizer, against the exact one of unrounded operands.</p>"""
 
 
-def overview(given: Given, pages: Mapping[str, str]) -> str:
+def overview(given: Given) -> str:
     """Of all layers of `given`."""
     title = f"{report.title(dict(given.step))}, step {given.step['step']:,}: the whole network"
     parts = [
-        Section("Layers", _table(given, pages)),
+        Section("Layers", _table(given)),
         widths.picture(given.log, width=widths.WIDE),
         widths.reasons(given.log, given.options),
         glossary.section(given),
@@ -50,8 +50,8 @@ def overview(given: Given, pages: Mapping[str, str]) -> str:
     return web.document(title, f"{head}<main>{read}{body}</main>", style, "", "")
 
 
-def _table(given: Given, pages: Mapping[str, str]) -> str:
-    rows = "".join(_row(given, layer, pages[layer]) for layer in given.layers)
+def _table(given: Given) -> str:
+    rows = "".join(_row(given, layer, given.pages[layer]) for layer in given.layers)
     return table("layers", HEADS, rows)
 
 
