@@ -7,11 +7,13 @@ each, codes or float32 in nine digits, which tell every one; after them the expo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from math import prod
 
 from intnet.export import program as p
 from intnet.export.program import Program
 from intnet.export.values import FLOAT32
+from intnet.packs.hdl.text import identifier
 
 INTEGERS = """\
 #if INT_MAX < 2147483647
@@ -49,6 +51,13 @@ int main(void) {
 }
 #endif
 """
+
+
+def identifiers(text: str) -> Iterator[str]:
+    """That of a text, and then it with _2, _3, ... for where others have it."""
+    base = identifier(text)
+    yield base
+    yield from (f"{base}_{k}" for k in count(2))
 
 
 def header(program: Program, constants: int, memory: int) -> Iterator[str]:

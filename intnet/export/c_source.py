@@ -28,7 +28,6 @@ from intnet.export.block_ops import blocks_of
 from intnet.export.c_block_float import Source
 from intnet.export.program import Op, Program, Value, plain
 from intnet.export.values import BLOCKS, FLOAT32, bits_of
-from intnet.packs.hdl.text import identifier
 
 SIZES = (8, 16, 32, 64)
 A_LINE = 16  # constants
@@ -156,8 +155,7 @@ class Writer:
         else:
             bits = self._bits(codes)
             kind, texts = f"int{bits}_t", [_literal(v, bits) for v in flat]
-        base = identifier(name)
-        name = next(n for n in (base, *(f"{base}_{k}" for k in range(2, 99))) if n not in self._names)
+        name = next(one for one in c_frame.identifiers(name) if one not in self._names)
         self._names.add(name)
         rows = [", ".join(texts[k : k + A_LINE]) for k in range(0, len(texts), A_LINE)]
         self.constants.append(f"static const {kind} {name}[{len(flat)}] = {{\n  " + ",\n  ".join(rows) + "};")

@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 from intnet.export import program as p
+from intnet.export.c_frame import identifiers
 from intnet.export.program import Op, Program, plain
 from intnet.export.values import CODES, bits_of
 from intnet.numbers import hexfiles
 from intnet.packs.export.memories import TEXTS
-from intnet.packs.hdl.text import identifier
 
 WORD = 32  # bits of a word of the one memory
 
@@ -72,8 +72,7 @@ def constants(program: Program) -> list[Constant]:
     names: set[str] = set()
     for op in program.ops:
         for what, codes, exponent in _tensors(program, op):
-            base = identifier(f"{op.name}_{what}")
-            name = next(n for n in (base, *(f"{base}_{k}" for k in range(2, 99))) if n.upper() not in names)
+            name = next(one for one in identifiers(f"{op.name}_{what}") if one.upper() not in names)
             names.add(name.upper())  # macros are upper case, and file names alike in some systems
             found.append(Constant(name, codes, exponent, f"{what} of {plain(op.name)}"))
     return found
