@@ -170,7 +170,8 @@ def main(arguments: list[str] | None = None) -> int:
         if args.debug:
             traceback.print_exc()
         else:
-            print(f"intnet {args.command}: {together.where()}{_line(error)}", file=sys.stderr, flush=True)
+            rank = together.ahead_of_error()
+            print(f"intnet {args.command}: {rank}{_line(error)}", file=sys.stderr, flush=True)
         return together.ended(BAD_INPUT)
 
 

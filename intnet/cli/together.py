@@ -51,8 +51,12 @@ def writes() -> bool:
     return _world is None or _world.rank == 0
 
 
-def where() -> str:
-    """'rank 2: ' of an error."""
+def ahead_of_error() -> str:
+    """'rank 2: ' for the line of an error, which the caller is about to print.
+
+    Whoever listens for signals says nothing more from here on. A rank other than 0 waits `mpi.WAIT`: an error
+    that all ranks meet is said by rank 0 before.
+    """
     if _world is None:
         return ""
     from intnet.machine.mpi import WAIT

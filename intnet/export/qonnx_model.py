@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 from intnet.errors import ConfigError
 from intnet.export import batch
 from intnet.export import program as p
+from intnet.export.block_ops import MANTISSA
 from intnet.export.onnx_graph import CHANNELS_LAST, IMAGES, LOGITS, installed, modelled
 from intnet.export.program import Op, Program, Value
 from intnet.export.values import CODES, word_bits
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     import onnx
 
 DOMAIN = "qonnx.custom_op.general"
-EXACT = 1 << 24  # float32 has every integer up to here
 MOST = (1 << 12) - 1  # thresholds of a channel
 ELEMENTWISE = p.Affine, p.Round, p.Relu
 KNOWN = (p.Images, p.Product, p.Add, p.MaxPool, p.SumPool, p.Flatten, *ELEMENTWISE)
@@ -244,8 +244,8 @@ def staircases(chain: Sequence[Op], read: Value, value: Value) -> Staircases:
 def _plain(op: Op, read: Sequence[Value], value: Value) -> bool:
     """Whether the operation is nodes of its own: all that they compute is exact in float32."""
     if isinstance(op, p.Round):
-        return value.greatest <= EXACT and _limits(op, read[0], value) is not None
-    return value.peak <= EXACT and not (isinstance(op, p.Affine) and int(np.abs(op.a).max()) > EXACT)
+        return value.greatest <= MANTISSA and _limits(op, read[0], value) is not None
+    return value.peak <= MANTISSA and not (isinstance(op, p.Affine) and int(np.abs(op.a).max()) > MANTISSA)
 
 
 def _refused(op: Op, value: Value) -> ConfigError:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import FormatError
+from intnet.exact.blocks.block_float import SIDE
 from intnet.exact.blocks.buckets import Codec, Packed, reach_of
 from intnet.exact.blocks.mx_blocks import SIZE, Along
 from intnet.exact.expressions import Exact, Expression, exact
@@ -34,7 +35,6 @@ from intnet.numbers.rounding import HLS_ALIASES
 from intnet.spec import buckets as spec
 from intnet.spec.rounding import MODES
 
-SIDE = 4  # images are held in fours
 ELEMENTS = {mx.element: name for name, mx in MXS.items()}  # of MX blocks, as the lab calls them
 NARROW = (np.int8, np.int16, np.int32, np.int64)
 # format -> the lab's name of it, and of each of its fields the format's own
@@ -278,7 +278,7 @@ def _type(values: np.ndarray) -> type:
 
 
 def rows_held(shape: tuple[int, ...], itemsize: int, limit: int) -> int:
-    """Of an array's first axis: all where it is within `limit` bytes, else as many fours as fit."""
+    """Of an array's first axis: all where it is within `limit` bytes, else as many sides of blocks as fit."""
     if not shape:
         return 1
     row = prod(shape[1:]) * itemsize
