@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from intnet import methods
-from intnet.cli.check import port_text
 from intnet.cli.main import main
 from intnet.errors import ConfigError, PackError
 from intnet.packs import causes, check, layers, pack
@@ -20,6 +19,7 @@ from intnet.packs.by_spec.layers import Replay
 from intnet.packs.by_spec.recompute import recompute
 from intnet.packs.layers import network
 from intnet.packs.layers.wiring import Wiring
+from intnet.packs.text import port_text
 from intnet.runs import run_folder
 from tests.support import weighed
 from tests.support.command import forgotten, here
