@@ -11,6 +11,7 @@ and imports what is heavy inside `run`, so that `--help` and errors come at once
 
 import argparse
 import difflib
+import io
 import os
 import re
 import sys
@@ -124,15 +125,19 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _open_streams() -> None:
-    """Streams that are there and take every text: what an encoding lacks is said as '\\xe4'.
+class _Nowhere(io.TextIOBase):
+    """For a stream that is closed: what is said is dropped (a null device left open is warned of)."""
 
-    What is said on a stream that is closed is dropped.
-    """
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def _open_streams() -> None:
+    """Streams that are there and take every text: what an encoding lacks is said as '\\xe4'."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (to the end)
+            setattr(sys, name, _Nowhere())
         else:
             stream.reconfigure(errors="backslashreplace")
 
