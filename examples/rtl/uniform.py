@@ -66,7 +66,7 @@ def _mac(name: str, p: Parameters, beats: int, source: Source) -> Group:
 def _block(name: str, p: Parameters, beats: int, source: Source) -> Group:
     """Vectors of 4 blocks with exponents of any signed byte."""
     count = max(2, beats // VECTOR)
-    blocks = [[random_block(source, 0, 127, p) for _ in range(VECTOR)] for _ in range(count)]
+    blocks = [[random_block(source, 0, p, 127) for _ in range(VECTOR)] for _ in range(count)]
     return block_group("uniform", "random", blocks)
 
 

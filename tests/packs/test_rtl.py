@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.rtl import kill_table, simulate
+from examples.rtl import kill_table, simulate, uniform
 from examples.rtl.mutants import EQUIVALENT, mutants, proven, source
 from intnet.packs import pack, units
 from intnet.packs.units import drafts
@@ -103,6 +103,11 @@ def test_modules_have_the_parameters_of_the_packs() -> None:
     for name, unit in units.UNITS.items():
         found = re.findall(r"parameter int (\w+) *= *(-?\d+)", source(name).read_text())
         assert {key: int(value) for key, value in found} == unit.generics(unit.defaults)
+
+
+@pytest.mark.parametrize("name", kill_table.WITH_MUTANTS)
+def test_a_unit_with_mutants_has_uniform_vectors(name: str) -> None:
+    assert kill_table.beats_of(uniform.draft(name, 8)) >= 8
 
 
 # -- the measured table ----------------------------------------------------------------------------

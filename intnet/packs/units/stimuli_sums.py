@@ -201,9 +201,9 @@ def _great_blocks(value: int, p: Parameters) -> list[Block]:
     return blocks
 
 
-def random_block(source: Source, base: int, p: Parameters) -> Block:
-    """Uniform mantissas, exponents within `SPREAD` of `base`."""
-    xe, we = (max(-128, min(127, base + source.within(-SPREAD, SPREAD))) for _ in range(2))
+def random_block(source: Source, base: int, p: Parameters, spread: int = SPREAD) -> Block:
+    """Uniform mantissas, exponents within `spread` of `base`."""
+    xe, we = (max(-128, min(127, base + source.within(-spread, spread))) for _ in range(2))
     x, w = ([source.within(*span(p["M"])) for _ in range(p["BLOCK"])] for _ in range(2))
     return x, w, xe, we
 
