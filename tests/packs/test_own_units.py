@@ -14,7 +14,7 @@ import pytest
 from intnet.errors import ConfigError, PackError
 from intnet.packs import check, pack, units
 from intnet.packs.hdl import drive
-from intnet.packs.hdl.names import KEYWORDS, TESTBENCH, check_name
+from intnet.packs.hdl.names import KEYWORDS, TESTBENCH, beside, check_apart, check_name
 from intnet.packs.ports import Draft, Port
 from intnet.packs.units.listing import UNITS
 from intnet.packs.units.signals import Group, Range, Unit, column, ends, signal
@@ -244,13 +244,16 @@ def test_all_that_a_testbench_declares_is_kept_from_ports(tmp_path: Path) -> Non
         names = {
             re.sub(r"\[.*|\W", "", one) for found in re.findall(kinds, text, re.M) for one in found.split(",")
         }
-        own = {name for name in names if name.partition("_")[0] in made_names(made) | {"unused"}}
+        own = {name for port, _ in made.ports for name in (port.name, *beside(port.name))}
         assert names - own <= TESTBENCH and len(names - own) > 15, names - own - TESTBENCH
     assert not KEYWORDS & TESTBENCH
 
 
-def made_names(draft: Draft) -> set[str]:
-    return {port.name for port, _ in draft.ports}
+@pytest.mark.parametrize("name", ["x_words", "x_WORD_BITS", "x_file", "q_kept", "unused_q", "x_WORD"])
+def test_what_is_declared_for_a_port_is_no_other_name(name: str) -> None:
+    ports = (signal("x", 8, ""), signal(name, 8, ""), result(5))
+    with pytest.raises(PackError, match=rf"the testbench declares a \w+ for port \w+.*{name}"):
+        units.own(replace(OWN, signals=lambda p, s: ports), to_odd, ALL)
 
 
 @pytest.mark.parametrize("name", ["holds", "v0", "low12", "size3", "length1_2"])
@@ -262,5 +265,7 @@ def test_names_of_the_definition_in_systemverilog_are_its_own(name: str) -> None
 
 def test_the_library_keeps_to_it() -> None:
     for unit in UNITS.values():
-        for name in (unit.name, *unit.parameters, *(port.name for port in unit.signals(unit.defaults, {}))):
+        ports = [port.name for port in unit.signals(unit.defaults, {})]
+        for name in (unit.name, *unit.parameters, *ports):
             check_name(name, unit.name)
+        check_apart(unit.name, unit.parameters, ports)

@@ -1,6 +1,7 @@
 """Names of a unit of one's own: what SystemVerilog and C take, and the generated testbench leaves free."""
 
 import re
+from collections.abc import Iterable, Sequence
 
 from intnet.errors import PackError
 
@@ -38,6 +39,11 @@ _TESTBENCH = """
     results_held alone begun resets place until_reset reset_clock reset_at midway armed midvector fresh
 """
 _DEFINITION = re.compile(r"holds|(v|low|size)\d+|length\d+_\d+")  # wires of `circuits/verilog.py`
+# what `pack.svh` and the testbench declare beside a port
+_BESIDE = """
+    {0}_words {0}_file {0}_kept unused_{0} {0}_BEAT_BITS
+    {0}_WORDS {0}_BITS {0}_SIGNED {0}_LANES {0}_WORD_BITS {0}_EXPONENT {0}_GUARD
+"""
 KEYWORDS = frozenset(f"{_KEYWORDS} {_OF_C}".split())
 TESTBENCH = frozenset(_TESTBENCH.split())
 
@@ -52,3 +58,22 @@ def check_name(name: str, what: str) -> None:
         raise PackError(f"{name!r}, {what}: the testbench has a {name} of its own; take another name")
     if _DEFINITION.fullmatch(name):
         raise PackError(f"{name!r}, {what}: the definition in SystemVerilog has a {name} of its own")
+
+
+def beside(port: str) -> list[str]:
+    """What else is declared for a port of this name."""
+    return _BESIDE.format(port).split()
+
+
+def check_apart(unit: str, parameters: Iterable[str], ports: Sequence[str]) -> None:
+    """PackError where two of unit, parameters and ports, and of what is beside ports, have one name."""
+    names = [unit, *parameters, *ports]
+    if len(set(names)) < len(names):
+        raise PackError(f"{unit}: two of unit, parameters and ports have one name: {', '.join(names)}")
+    taken = set(names)
+    for port in ports:
+        for name in beside(port):
+            if name in taken:
+                told = f"the testbench declares a {name} for port {port}, and that name is taken"
+                raise PackError(f"{unit}: {told}: rename one of {', '.join(names)}")
+            taken.add(name)

@@ -30,7 +30,7 @@ from intnet.errors import ConfigError, PackError, unknown
 from intnet.numbers import hexfiles, rng
 from intnet.packs import lines
 from intnet.packs.circuits import coverage, written
-from intnet.packs.hdl.names import check_name
+from intnet.packs.hdl.names import check_apart, check_name
 from intnet.packs.ports import Case, Draft, Filled, Port
 from intnet.packs.units import stimuli, stimuli_mx, stimuli_scales, stimuli_sums, training
 from intnet.packs.units.listing import UNITS
@@ -177,9 +177,7 @@ def _check_names(unit: Unit, signals: Sequence[Port]) -> None:
     check_name(unit.name, "a unit")
     for name in unit.parameters:
         check_name(name, f"a parameter of {unit.name}")
-    names = [unit.name, *unit.parameters, *(port.name for port in signals)]
-    if len(set(names)) < len(names):
-        raise PackError(f"{unit.name}: two of unit, parameters and ports have one name: {', '.join(names)}")
+    check_apart(unit.name, unit.parameters, [port.name for port in signals])
     for port in signals:
         check_name(port.name, f"a port of {unit.name}")
         if port.name == "last" and (port.direction == "out" or port.signed or port.bits * port.lanes != 1):
