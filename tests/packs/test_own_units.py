@@ -178,6 +178,18 @@ def test_a_single_result_that_never_changes_is_named(tmp_path: Path) -> None:
         pack.write(draft, tmp_path / "pack")
 
 
+def test_a_trail_is_of_a_port_that_there_is(tmp_path: Path) -> None:
+    ports = (signal("x", 8, ""), signal("none", 1, "", signed=False, direction="out"), result(5))
+
+    def build(c: Circuit, p: Mapping[str, Any]) -> None:
+        c.give("none", 0)
+        to_odd(c, p)
+
+    draft = units.own(replace(OWN, signals=lambda p, s: ports), build, ALL)
+    read = pack.read(pack.write(draft, tmp_path / "pack"))
+    assert "none" not in read.ports and read.ports["q.wire.floor"].explains == "q"
+
+
 @pytest.mark.parametrize(
     ("bits", "more"), [(8, {"signed": False}), (1, {}), (1, {"signed": False, "direction": "out"})]
 )

@@ -342,7 +342,7 @@ def _ports(
             rounding["word_bits"] = LFSR_BITS
         kept = replace(signal, shape=codes.shape, axes=axes, meaning=meaning, rounding=rounding)
         made.append((kept, codes))
-    main = next(s.name for s in signals if s.direction == "out")
+    main = next(s.name for s in signals if s.direction == "out" and s not in ignored)
     for name, (step, codes) in steps.items():
         made.append((replace(step, name=f"{main}.{name}", explains=main), codes))
     return made
