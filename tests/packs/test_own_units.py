@@ -111,6 +111,16 @@ def test_vectors_that_do_not_go_into_the_ports_are_named(groups: list[Any], says
         units.own(OWN, to_odd, [Group("g", "f", columns) for columns in groups])
 
 
+@pytest.mark.parametrize("steps", [(-1, -1), (0, 1), (1, -1), (2, 1)])
+def test_a_chain_has_groups_of_steps(steps: tuple[int, int]) -> None:
+    made = [Group("g", "f", {"x": column([k, 9, 50])}) for k in (1, 2)]
+    groups = [replace(group, step=step) for group, step in zip(made, steps, strict=True)]
+    with pytest.raises(PackError, match=rf"of the steps \[{steps[0]}, {steps[1]}\]"):
+        units.own(OWN, to_odd, groups, level="L4")
+    chain = units.own(OWN, to_odd, [replace(group, step=3) for group in made], level="L4").about["chain"]
+    assert [(one["step"], one["first"], one["last"]) for one in chain] == [(3, 0, 5)]
+
+
 def test_columns_of_one_group_are_as_long() -> None:
     unit = replace(OWN, signals=lambda p, s: (signal("a", 8, ""), signal("b", 8, ""), result(9)))
 

@@ -169,6 +169,12 @@ def own(
     for port in signals:
         _check_read(unit, port, circuit)
     _check_groups(unit, [port for port in signals if port.direction != "out"], groups)
+    steps = [group.step for group in groups]
+    if level == "L4" and (steps[0] < 1 or steps != sorted(steps)):
+        raise PackError(
+            f"{unit.name}: its groups are of the steps {steps}: an L4 pack has a digest a step; give every "
+            "Group its step, from 1, in order"
+        )
     return assemble(unit, level, given, training.Taken(list(groups), parameters), circuit)
 
 
