@@ -56,8 +56,8 @@ def trace(pack: Pack, result: Result) -> Result:
 
     Where the definition cannot go on with the device's words, `untraced` says why.
     """
-    device = _Device(pack, result.ports)
     try:
+        device = _Device(pack, result.ports)
         made = list(Replay(device, device.change).steps())
         wanted: dict[str, Any] = {}
         for step in made:

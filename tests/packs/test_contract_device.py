@@ -7,6 +7,7 @@ with CONTRACT.md, in/ and rnd/, and `check` judges what they write.
 import ast
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -292,3 +293,12 @@ def test_words_that_are_no_number_stop_nothing(made: Make, tmp_path: Path) -> No
     result = causes.trace(read, check.check_dut(read, folder))
     bad = [port for port in result.ports if port.status != "pass"]
     assert [(port.port.name, port.wrong, port.own) for port in bad] == [(f"{STRIDED}conv1/x1", 1, 1)]
+
+
+def test_a_pack_that_does_not_say_its_aliases_has_no_causes(made: Make, tmp_path: Path) -> None:
+    read = made("float32")
+    about = {key: value for key, value in read.manifest["about"].items() if key != "aliases"}
+    lacking = replace(read, manifest=read.manifest | {"about": about})
+    shutil.copytree(read.folder / "exp", tmp_path / "dut")
+    result = causes.trace(lacking, check.check_dut(read, tmp_path / "dut"))
+    assert result.untraced.endswith("the definition ends in KeyError('aliases')")
