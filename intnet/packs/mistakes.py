@@ -10,6 +10,7 @@ from the trail (`inspect/trail.py`). A mistake more is a line in one of the tabl
 words are in `places.py`.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -349,9 +350,9 @@ def saturated(codes: np.ndarray, bits: int) -> np.ndarray:
     return np.clip(codes, -half, half - 1)
 
 
-def _shifted(w: Words, by: int) -> np.ndarray:
-    codes = w.want << 1 if by > 0 else w.want >> 1
-    return wrapped(codes, w.port.bits, w.port.signed)
+def _of_want(change: Callable[[np.ndarray], np.ndarray]) -> Variant:
+    """The low bits of what was wanted, changed."""
+    return lambda w: wrapped(change(w.want), w.port.bits, w.port.signed)
 
 
 def _off_by_one(w: Words) -> Iterator[tuple[str, Variant]]:
@@ -360,12 +361,8 @@ def _off_by_one(w: Words) -> Iterator[tuple[str, Variant]]:
         yield "an exponent one too large: twice the value", partial(_times, factor=np.float32(2))
         yield "an exponent one too small: half the value", partial(_times, factor=np.float32(0.5))
     elif w.port.encoding == "integer":
-        yield "one too large", partial(_plus, by=1)
-        yield "one too small", partial(_plus, by=-1)
-
-
-def _plus(w: Words, by: int) -> np.ndarray:
-    return wrapped(w.want + by, w.port.bits, w.port.signed)
+        yield "one too large", _of_want(lambda codes: codes + 1)
+        yield "one too small", _of_want(lambda codes: codes - 1)
 
 
 def _times(w: Words, factor: np.float32) -> np.ndarray:
@@ -374,14 +371,6 @@ def _times(w: Words, factor: np.float32) -> np.ndarray:
     with np.errstate(over="ignore", under="ignore"):
         made = (values * factor).view(np.uint32).astype(np.int64)
     return np.where(np.isnan(values), w.want, made)
-
-
-def _bit(change: Callable[[np.ndarray, int], np.ndarray], bit: int) -> Variant:
-    return lambda w: wrapped(change(w.want, 1 << bit), w.port.bits, w.port.signed)
-
-
-def _narrow(keep: Callable[[np.ndarray, int], np.ndarray], bits: int, w: Words) -> np.ndarray:
-    return keep(w.want, bits)
 
 
 def _negated(w: Words) -> np.ndarray:
@@ -407,21 +396,21 @@ def singles(w: Words) -> Iterator[tuple[str, Variant]]:
         yield from stages(w)
     if w.port.bits > 1:
         if not w.traced:
-            yield "shift by one, too far right", partial(_shifted, by=-1)
-            yield "shift by one, too far left", partial(_shifted, by=1)
+            yield "shift by one, too far right", _of_want(lambda codes: codes >> 1)
+            yield "shift by one, too far left", _of_want(lambda codes: codes << 1)
             yield from _off_by_one(w)
         yield "negated", _negated
         yield "bits in the other order", partial(_turned, 1)
     if w.port.bits > 8 and w.port.bits % 8 == 0:
         yield "bytes in the other order", partial(_turned, 8)
     for bit in range(min(w.port.bits, 63)):  # of 64 the last is no mask of an int64
-        yield f"bit {bit} stuck at 0", _bit(lambda codes, mask: codes & ~mask, bit)
-        yield f"bit {bit} stuck at 1", _bit(lambda codes, mask: codes | mask, bit)
-        yield f"bit {bit} inverted", _bit(lambda codes, mask: codes ^ mask, bit)
+        yield f"bit {bit} stuck at 0", _of_want(partial(operator.and_, ~(1 << bit)))
+        yield f"bit {bit} stuck at 1", _of_want(partial(operator.or_, 1 << bit))
+        yield f"bit {bit} inverted", _of_want(partial(operator.xor, 1 << bit))
     if w.port.encoding == "integer" and w.port.signed:
         for bits in range(w.port.bits - 1, 1, -1):
-            yield f"wraps at {bits} bits", partial(_narrow, wrapped, bits)
-            yield f"saturates at {bits} bits", partial(_narrow, saturated, bits)
+            yield f"wraps at {bits} bits", _of_want(partial(wrapped, bits=bits))
+            yield f"saturates at {bits} bits", _of_want(partial(saturated, bits=bits))
 
 
 def rarer(w: Words, all_of_it: Words) -> Iterator[tuple[str, Variant]]:
