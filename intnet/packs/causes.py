@@ -33,6 +33,7 @@ from intnet.packs.pack import Pack
 from intnet.packs.ports import OF_LAYERS, Json
 from intnet.spec.mx_blocks import Along
 from intnet.spec.tensor import Fixed, Tensor
+from intnet.spec.wires import cut
 
 LAST = (1 << 62, 2)  # of what is made at no sure time
 NOT_FINITE = 0x7F800000  # exponent of a float32 that is no number
@@ -140,8 +141,7 @@ def _in_words(port: Json, codes: Sequence[int]) -> list[int]:
     """Integers as a file of the port's width has them."""
     if port["encoding"] != "integer":
         return list(codes)
-    half = 1 << port["bits"] - 1 if port["signed"] else 0
-    return [(code + half) % (1 << port["bits"]) - half for code in codes]
+    return [cut(code, port["bits"], port["signed"]) for code in codes]
 
 
 def _lost(one: PortResult) -> bool:

@@ -156,7 +156,7 @@ def piece(port: Port) -> Layout:
 def pieces(port: Port, lanes: np.ndarray) -> np.ndarray:
     """The words of rows, a row each, as `piece` cuts them."""
     if not port.word:
-        return lanes.astype(np.int64) & _mask(port.bits)
+        return wrapped(lanes.astype(np.int64), port.bits, signed=False)
     bits = _bits(lanes.reshape(-1), port.bits).reshape(len(lanes), port.row_bits)
     filled = np.pad(bits, ((0, 0), (0, port.row_words * port.word - bits.shape[1])))
     cut = piece(port)
@@ -166,7 +166,7 @@ def pieces(port: Port, lanes: np.ndarray) -> np.ndarray:
 def from_pieces(port: Port, words: np.ndarray, where: str) -> np.ndarray:
     """The inverse: rows of codes. PackError where a bit above a row is set."""
     if not port.word:
-        return _signed(port, words)
+        return wrapped(words, port.bits, port.signed)
     bits = _bits(words.reshape(-1), piece(port).bits).reshape(-1, port.row_words * port.word)
     above = np.argwhere(bits[:, port.row_bits :])
     if above.size:
@@ -176,18 +176,15 @@ def from_pieces(port: Port, words: np.ndarray, where: str) -> np.ndarray:
             f"{where}:{word + 1}: a bit of word {word:,} above {port.lanes} lanes of {port.bits} bits is set"
         )
     kept = bits[:, : port.row_bits].reshape(-1, port.bits)
-    return _signed(port, _numbers(kept).reshape(-1, port.lanes))
+    return wrapped(_numbers(kept).reshape(-1, port.lanes), port.bits, port.signed)
 
 
-def _signed(port: Port, codes: np.ndarray) -> np.ndarray:
-    """Two's complement of `bits` bits, where the port has a sign."""
-    if not port.signed or port.bits == CODE_BITS:
+def wrapped(codes: np.ndarray, bits: int, signed: bool = True) -> np.ndarray:
+    """The low bits of codes, as a device of `bits` bits keeps them."""
+    if bits == CODE_BITS:
         return codes
-    return codes - ((codes >> port.bits - 1 & 1) << port.bits)
-
-
-def _mask(bits: int) -> np.int64:
-    return np.int64(-1 if bits == CODE_BITS else (1 << bits) - 1)
+    low = codes & (1 << bits) - 1
+    return low - ((low >> bits - 1) << bits) if signed else low
 
 
 def _bits(codes: np.ndarray, bits: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from intnet.exact.blocks.mx_blocks import Along
 from intnet.inspect.trail import FRACTION_BITS, HALF
 from intnet.numbers.formats import Flag
 from intnet.packs import mx
+from intnet.packs.lines import wrapped
 from intnet.packs.ports import Port
 
 LEAST_FLOAT, INFINITY = -149, 0x7F800000  # of binary32: log2 of the least number, a pattern
@@ -116,12 +117,6 @@ class Words:
             return up
         mirrored = UP[MIRRORED.get(mode, mode)](floor, remainder, None, 0)
         return np.where(self.way["sign"] != 0, mirrored, up)
-
-
-def wrapped(codes: np.ndarray, bits: int, signed: bool = True) -> np.ndarray:
-    """The low bits of codes, as a device of `bits` bits keeps them."""
-    low = codes & ((1 << bits) - 1) if bits < 64 else codes
-    return low - ((low >> bits - 1 & 1) << bits) if signed and bits < 64 else low
 
 
 # -- variants of a rounding --------------------------------------------------------------------

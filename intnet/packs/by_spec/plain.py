@@ -25,6 +25,7 @@ from intnet.spec.formats import flag_decode, flag_encode
 from intnet.spec.mx_blocks import Along
 from intnet.spec.tensor import Fixed, Tensor, power
 from intnet.spec.values import Quotient, Value, exact
+from intnet.spec.wires import cut
 
 KINDS = {32: ("<I", "<f"), 64: ("<q", "<d")}  # bits of a float -> its pattern, it
 
@@ -189,8 +190,7 @@ def elements(word: int, port: Json) -> Iterator[int]:
     """The lanes of a row, lane 0 lowest; two's complement where the port is signed."""
     bits = port["bits"]
     for lane in range(port["lanes"]):
-        code = word >> lane * bits & (1 << bits) - 1
-        yield code - (1 << bits) if port["signed"] and code >> bits - 1 else code
+        yield cut(word >> lane * bits, bits, port["signed"])
 
 
 def flag_code(word: int, k: int) -> int:
