@@ -15,24 +15,19 @@ import numpy as np
 from intnet.packs import lines
 from intnet.packs.export.arrays import width
 from intnet.packs.export.memories import about
+from intnet.packs.hdl.names import C_KEYWORDS
 from intnet.packs.hdl.text import identifier, names_of
 from intnet.packs.pack import Pack
 from intnet.packs.ports import Port
 
 A_LINE = 16  # codes
 LEAST = -(1 << 63)  # C has no literal of it
-KEYWORDS = frozenset((
-    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
-    "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short",
-    "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile",
-    "while",
-))  # fmt: skip
 
 
 def files(pack: Pack) -> Iterator[tuple[str, bytes]]:
     """pack.h and pack.c."""
     ports = list(zip(pack.ports.values(), names_of(pack.manifest["ports"]), strict=True))
-    held = [(port, f"{name}_" if name in KEYWORDS else name) for port, name in ports if 0 not in port.shape]
+    held = [(port, f"{name}_" if name in C_KEYWORDS else name) for port, name in ports if 0 not in port.shape]
     yield "pack.h", "\n".join(_header(pack, held)).encode("ascii")
     yield "pack.c", "\n".join(_source(pack, held)).encode("ascii")
 

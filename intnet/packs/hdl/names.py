@@ -29,8 +29,12 @@ _KEYWORDS = """
     unique unique0 unsigned until until_with untyped use uwire var vectored virtual void wait
     wait_order wand weak weak0 weak1 while wildcard wire with within wor xnor xor
 """
-# ISO/IEC 9899:2011, those that SystemVerilog has not
-_OF_C = "auto char double extern float goto inline long register short sizeof switch volatile"
+# ISO/IEC 9899:2011
+_OF_C = """
+    auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile
+    while
+"""
 # the handshake's ports, and what `drive.py` and `stream.py` declare
 _TESTBENCH = """
     clk rst in_valid out_valid in_ready out_ready BEATS RESULTS LATENCY
@@ -44,7 +48,8 @@ _BESIDE = """
     {0}_words {0}_file {0}_kept unused_{0} {0}_BEAT_BITS
     {0}_WORDS {0}_BITS {0}_SIGNED {0}_LANES {0}_WORD_BITS {0}_EXPONENT {0}_GUARD
 """
-KEYWORDS = frozenset(f"{_KEYWORDS} {_OF_C}".split())
+C_KEYWORDS = frozenset(_OF_C.split())
+KEYWORDS = C_KEYWORDS.union(_KEYWORDS.split())
 TESTBENCH = frozenset(_TESTBENCH.split())
 
 
