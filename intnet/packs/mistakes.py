@@ -25,8 +25,9 @@ from intnet.numbers.formats import Flag
 from intnet.packs import mx
 from intnet.packs.lines import wrapped
 from intnet.packs.ports import Port
+from intnet.spec.float32 import LEAST
 
-LEAST_FLOAT, INFINITY = -149, 0x7F800000  # of binary32: log2 of the least number, a pattern
+INFINITY = 0x7F800000  # a pattern of binary32
 GUARD = 4  # bits kept below the grid, at most, by a device that drops the others
 FLOATS = ("float32", "minifloat")  # encodings with a sign in front
 AHEAD = "ahead of the rounding"  # where a sum is too narrow, as far as words can tell
@@ -93,7 +94,7 @@ class Words:
     def stored(self, kept: np.ndarray) -> np.ndarray:
         """The port's elements for results in steps of the grid."""
         if self.port.encoding == "float32":
-            pattern = (self.way["exponent"] - LEAST_FLOAT << 23) + kept
+            pattern = (self.way["exponent"] - LEAST << 23) + kept
             rounded = np.minimum(pattern, INFINITY) | self.way["sign"] << 31
             return np.where(self.way.get("special", 0), self.want, rounded)
         if self.port.encoding == "minifloat":

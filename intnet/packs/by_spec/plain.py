@@ -12,7 +12,6 @@ Nothing of the fast code's arithmetic is used: no NumPy, no kernel. The files we
 import struct
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import cached_property
 from itertools import product
 from math import prod
 
@@ -34,13 +33,8 @@ class Plain:
     """The ports of a pack; `ports` are PACK.json's entries by name."""
 
     def __init__(self, pack: Pack) -> None:
-        self.pack, self.manifest = pack, pack.manifest
+        self.pack, self.manifest, self.ports = pack, pack.manifest, pack.entries
         self._codes: dict[str, list[int]] = {}
-
-    @cached_property
-    def ports(self) -> dict[str, Json]:
-        """Entries by name."""
-        return {port["name"]: port for port in self.manifest["ports"]}
 
     def port(self, name: str) -> Json:
         """An entry; PackError where there is none."""

@@ -14,7 +14,7 @@ from typing import Any
 from intnet.errors import PackError
 from intnet.packs.by_spec.plain import Plain, flag_word
 from intnet.packs.by_spec.trails import parts
-from intnet.spec.float32 import bits_of, to_float32, units
+from intnet.spec.float32 import LEAST, MANTISSA, bits_of, to_float32, units
 from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift, Way, exponent_of
 from intnet.spec.microscaling import Element, decoded
 from intnet.spec.rounding import Decision, decision, overflow
@@ -25,7 +25,7 @@ from intnet.spec.words import words as philox
 
 Words = dict[str, list[Any]]  # of a port; a list of lanes a word where it has lanes
 Parameters = Mapping[str, Any]
-INFINITY, LEAST, MANTISSA = 0x7F800000, -149, 24
+INFINITY = 0x7F800000
 QUIET_NAN = 0x7FC00000
 ELEMENTS: dict[str, Element] = {  # of microscaling formats; of INT8 words are signed codes
     "E4M3": Float(4, 3, "nan"),
