@@ -214,7 +214,7 @@ def _layer(manifest: Json, ports: Json, mine: Json, one: Json) -> Iterator[str]:
     elif kind in _BESIDE:
         yield from _beside(kind, ports, mine, one)
     elif kind in HEADS:
-        yield from _head(kind, mine, manifest["generator"])
+        yield from _head(kind, manifest["generator"])
     else:
         yield f"the class {kind} is no layer of the definition, which has no rule of it"
     known = getattr(METHODS.get(manifest["generator"]["method"]), "RULES", {})
@@ -314,7 +314,7 @@ def _binary32(ports: Json, given: Json | None) -> bool:
     return bool(ports[given["tensor"]]["encoding"] == "float32")
 
 
-def _head(kind: str, mine: Json, given: Json) -> Iterator[str]:
+def _head(kind: str, given: Json) -> Iterator[str]:
     """What ends a network."""
     if kind == LOSS and given["method"] in METHODS:
         settings = METHODS[given["method"]].Settings.from_options(given["options"])

@@ -37,7 +37,7 @@ def judge(draft: Draft, bits: int = 32) -> None:
     """Every port by the oracle; bits: of a random word."""
     pack.check(draft)
     words, unit = words_of(draft), draft.about["unit"]
-    want = EXPECTED[unit["name"]](unit["parameters"], words, bits)
+    want = EXPECTED[unit["name"]](unit["parameters"] | {"WORD_BITS": bits}, words)
     judged = [port.name for port, _ in draft.ports if port.direction in ("out", "trail")]
     assert set(judged) <= want.keys()
     for port in judged:

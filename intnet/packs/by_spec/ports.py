@@ -46,7 +46,7 @@ def expected(plain: Plain, made: LayerStep) -> Expected:
             yield from (part for part in _mx(plain, name, seen) if part[0] in plain.ports)
         elif name in plain.ports:
             yield name, codes_of(plain, name, seen.stored)
-        for part, numbers in trail_of(plain, name, seen, made.now).items():
+        for part, numbers in trail_of(plain, name, seen).items():
             yield part, list(numbers)
     for name, value in made.joined.items():
         if plain.port(name)["direction"] == "trail":

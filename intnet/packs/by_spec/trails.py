@@ -1,4 +1,4 @@
-"""The trail ports of a path by the definition: floor, remainder, up, presat, coarse, limit.
+"""The trail ports of a path by the definition: floor, remainder, up, presat, coarse, limit, exponent.
 
 `decision` of `spec.rounding` says each of them; a root is decided by its square, a curve by its function on a
 grid 32 bits finer.
@@ -16,7 +16,7 @@ from intnet.spec import float32 as floats
 from intnet.spec.block_float import Blocks, block_of, exponent, places
 from intnet.spec.formats import Format, Way
 from intnet.spec.methods.saved import Packed
-from intnet.spec.methods.step import Now, Seen, curve_code
+from intnet.spec.methods.step import Seen, curve_code
 from intnet.spec.mx_blocks import Along, InBlock
 from intnet.spec.rounding import Decision, Mode, decision
 from intnet.spec.tensor import Tensor, power
@@ -42,13 +42,13 @@ def parts(made: Sequence[Decision]) -> Trail:
     }
 
 
-def trail_of(plain: Plain, name: str, seen: Seen, now: Now) -> Trail:
+def trail_of(plain: Plain, name: str, seen: Seen) -> Trail:
     """Port -> integers, of the trail ports that explain a path's words; none where nothing was rounded."""
     of = f"{name}.code" if isinstance(seen.stored, Packed) else name
     if f"{of}.floor" not in plain.ports:
         return {}
     if isinstance(seen.stored, Packed):
-        made = _of_buckets(seen.stored, seen, now)
+        made = _of_buckets(seen.stored, seen)
     elif isinstance(seen.given, Roots | Curve):
         made = _of_function(seen.given, seen.format, seen.mode or "ties_even")
     elif isinstance(seen.format, Along):
@@ -123,7 +123,7 @@ def _of_mx(plain: Plain, name: str, seen: Seen) -> Trail:
     return found | {"exponent": [least + way.lift.bit_length() - 1 for way in ways]}
 
 
-def _of_buckets(stored: Packed, seen: Seen, now: Now) -> Trail:
+def _of_buckets(stored: Packed, seen: Seen) -> Trail:
     """u of affine codes, its fraction a float32; one that float32 rounds to 1 counts as the next floor."""
     assert isinstance(seen.given, Tensor)
     values, made = floats.all_units(seen.given.values), []

@@ -1,8 +1,9 @@
 """What the reference units must give, by the definition: every out, trail and drawn word of a unit's pack.
 
 `EXPECTED[unit](parameters, words)` takes the words of the in ports, and of the random ones, in plain integers
-and gives those of every out and trail port. A quantizer takes n, the exponent of R, as an input; a trail is
-that of the nearest n at which its unit still shifts by more: beyond it nothing but the trail would change.
+and gives those of every out and trail port; of its parameters WORD_BITS are the bits of a random word that
+count. A quantizer takes n, the exponent of R, as an input; a trail is that of the nearest n at which its unit
+still shifts by more: beyond it nothing but the trail would change.
 Nothing here is shared with the circuits of `intnet.spec.units`, which gave the words: these are fractions.
 """
 
@@ -58,12 +59,12 @@ def _values(p: Parameters, words: Words) -> list[Fraction]:
     return [x * power(p["EX"]) for x in words["x"]]
 
 
-def _quantize_q(p: Parameters, words: Words, bits: int) -> Words:
+def _quantize_q(p: Parameters, words: Words) -> Words:
     ways = [Direct(8).way(x * power(-7 - p["S"]), 0) for x in words["x"]]
     return {"q": [way.code for way in ways]} | trail("q", [way.decision for way in ways])
 
 
-def _quantize_sq(p: Parameters, words: Words, bits: int) -> Words:
+def _quantize_sq(p: Parameters, words: Words) -> Words:
     form, seen = Shift(p["K"]), list(zip(_values(p, words), words["n"], strict=True))
     least, most = p["EX"] - 1, p["EX"] + p["K"] + p["W"]
     ways = [form.way(x, n) for x, n in seen]
@@ -71,8 +72,8 @@ def _quantize_sq(p: Parameters, words: Words, bits: int) -> Words:
     return out | {"q.exponent": [form.exponent(n) for _, n in seen]}
 
 
-def _quantize_cq(p: Parameters, words: Words, bits: int) -> Words:
-    ways, explained, limits = [], [], []
+def _quantize_cq(p: Parameters, words: Words) -> Words:
+    ways, explained, limits, bits = [], [], [], p["WORD_BITS"]
     for x, n, log, word in zip(_values(p, words), words["n"], words["log_dr"], words["word"], strict=True):
         form, least = Constant(dr=2**log), p["EX"] + log - p["DB"]
         near = _held(n, least, p["EX"] + log + p["W"] + 32)
@@ -83,7 +84,7 @@ def _quantize_cq(p: Parameters, words: Words, bits: int) -> Words:
     return _results(ways, explained) | {"q.limit": limits}
 
 
-def _quantize_flag(p: Parameters, words: Words, bits: int) -> Words:
+def _quantize_flag(p: Parameters, words: Words) -> Words:
     form, seen = Flag(8), list(zip(_values(p, words), words["n"], strict=True))
     least, most = p["EX"] - 1, p["EX"] + p["W"] + 15
     ways = [form.way(x, n) for x, n in seen]
@@ -118,22 +119,22 @@ def _limited(p: Parameters, values: Sequence[Fraction], zeros: Sequence[int], mo
     return out | trail("q", made)
 
 
-def _shift(p: Parameters, words: Words, bits: int) -> Words:
+def _shift(p: Parameters, words: Words) -> Words:
     return _limited(p, [x * power(-p["S"]) for x in words["x"]], [p["ZQ"]] * len(words["x"]))
 
 
-def _shift_by(p: Parameters, words: Words, bits: int) -> Words:
+def _shift_by(p: Parameters, words: Words) -> Words:
     amounts = [_held(n, -p["OUT"] - 1, p["W"] + 1) for n in words["n"]]
     values = [x * power(-n) for x, n in zip(words["x"], amounts, strict=True)]
     return _limited(p, values, [p["ZQ"]] * len(values))
 
 
-def _scale_add(p: Parameters, words: Words, bits: int) -> Words:
+def _scale_add(p: Parameters, words: Words) -> Words:
     acc = [x * s + o for x, s, o in zip(words["x"], words["scale"], words["offset"], strict=True)]
     return _limited(p, [a * power(-p["S"]) for a in acc], [p["ZQ"]] * len(acc)) | {"q.acc": acc}
 
 
-def _requantize(p: Parameters, words: Words, bits: int) -> Words:
+def _requantize(p: Parameters, words: Words) -> Words:
     exact = [a * m * power(-31) for a, m in zip(words["acc"], words["multiplier"], strict=True)]
     amounts = [_held(n, -p["LEFT"], p["RIGHT"]) for n in words["n"]]
     if not p["TWICE"]:
@@ -160,7 +161,7 @@ def _dot(a: Sequence[int], b: Sequence[int]) -> int:
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def _r_exponent(p: Parameters, words: Words, bits: int) -> Words:
+def _r_exponent(p: Parameters, words: Words) -> Words:
     tensors = [words["x"][beats] for beats in vectors(words)]
     n = [exponent_of([x * power(p["EX"]) for x in tensor]) for tensor in tensors]
     return {"n": n, "n.max": [max(map(abs, tensor)) for tensor in tensors]}
@@ -172,7 +173,7 @@ def _accumulate(p: Parameters, value: int) -> int:
     return value if p["SUMS"] == "exact" else overflow(value, low, high, p["SUMS"])
 
 
-def _mac_requant(p: Parameters, words: Words, bits: int) -> Words:
+def _mac_requant(p: Parameters, words: Words) -> Words:
     sums = []
     for beats in vectors(words):
         total = 0
@@ -183,7 +184,7 @@ def _mac_requant(p: Parameters, words: Words, bits: int) -> Words:
     return _limited(p, [v * power(-p["S"]) for v in sums], [p["ZQ"]] * len(sums)) | {"q.acc": sums}
 
 
-def _block_dot(p: Parameters, words: Words, bits: int) -> Words:
+def _block_dot(p: Parameters, words: Words) -> Words:
     out: Words = {}
     for beats in vectors(words):
         exponents = [xe[0] + we[0] for xe, we in zip(words["xe"][beats], words["we"][beats], strict=True)]
@@ -194,7 +195,7 @@ def _block_dot(p: Parameters, words: Words, bits: int) -> Words:
     return out
 
 
-def _mx_dot(p: Parameters, words: Words, bits: int) -> Words:
+def _mx_dot(p: Parameters, words: Words) -> Words:
     """Of a NaN, and of an infinity that came in, the trail is that of 0."""
     out: Words = {}
     for beats in vectors(words):
@@ -240,7 +241,7 @@ def _float32(total: Fraction) -> dict[str, int]:
     return row | {name: values[0] for name, values in trail("y", [made]).items()}
 
 
-EXPECTED: dict[str, Callable[[Parameters, Words, int], Words]] = {
+EXPECTED: dict[str, Callable[[Parameters, Words], Words]] = {
     "quantize_q": _quantize_q,
     "quantize_sq": _quantize_sq,
     "quantize_cq": _quantize_cq,
@@ -273,8 +274,7 @@ def expected(plain: Plain) -> Words:
     entering = [name for name, port in plain.ports.items() if port["direction"] in ("in", "rnd")]
     given = {name: words_of(plain, name) for name in entering}
     bits = next((p["rounding"]["word_bits"] for p in plain.ports.values() if p["rounding"].get("words")), 32)
-    out = EXPECTED[unit["name"]](unit["parameters"], given, bits)
-    return out | _drawn(plain)
+    return EXPECTED[unit["name"]](unit["parameters"] | {"WORD_BITS": bits}, given) | _drawn(plain)
 
 
 def _drawn(plain: Plain) -> Words:

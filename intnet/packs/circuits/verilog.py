@@ -97,7 +97,7 @@ def _statements(node: Wire) -> list[str]:
     return [*lines, f"wire signed [{bits(node) - 1}:0] v{node.place} = {_value(node)};{what}"]
 
 
-def _promises(circuit: Circuit, nodes: list[Wire]) -> list[str]:
+def _promises(nodes: list[Wire]) -> list[str]:
     """Where a wire is narrower than what it is given, that it is the same; that a port keeps to its range."""
     narrow = [node for node in nodes if node.kind == "wire" and node.range != node.args[0].range]
     told = [f"v{node.place} == v{node.args[0].place}" for node in narrow]
@@ -121,6 +121,6 @@ def text(name: str, circuit: Circuit, like: Circuit | None = None) -> str:
     lines += [f"assign {identifier(port)} = v{wire.place};" for port, wire in circuit.gives.items()]
     for register, (_, after) in circuit.registers.items():
         lines.append(f"assign next_{identifier(register)} = v{after.place};")
-    promises = " && ".join(_promises(circuit, nodes)) or "1'b1"
+    promises = " && ".join(_promises(nodes)) or "1'b1"
     lines.append(f"assign holds = {promises};")
     return f"module {name}_spec(\n  " + ",\n  ".join(head) + "\n);\n  " + "\n  ".join(lines) + "\nendmodule\n"

@@ -146,9 +146,8 @@ def _few(p: Parameters) -> Groups:
     return [group("few", "tie subnormal infinity lane nan", [*blocks, blocks[0]._replace(sa=NAN)])]
 
 
-def _codes(p: Parameters) -> list[int]:
-    """What is kept of a sum: of 24 bits, and of few."""
-    return [0, 1, 2, 3, 5, 2**22 - 1, 2**23 - 1, 2**23, 2**23 + 1, 0xAAAAAB, 2**24 - 2, 2**24 - 1]
+# what is kept of a sum: of 24 bits, and of few
+_CODES = (0, 1, 2, 3, 5, 2**22 - 1, 2**23 - 1, 2**23, 2**23 + 1, 0xAAAAAB, 2**24 - 2, 2**24 - 1)
 
 
 def _ties(p: Parameters) -> Groups:
@@ -156,7 +155,7 @@ def _ties(p: Parameters) -> Groups:
     normal number, at the limit of float32."""
     low, high = sums(p)
     groups = []
-    for i, code in enumerate(_codes(p)):
+    for i, code in enumerate(_CODES):
         wide = code.bit_length()
         room = min(-low, high).bit_length() - wide - 1
         wanted: list[tuple[int, int, int]] = []

@@ -201,11 +201,11 @@ def _requantize_directed(p: Parameters) -> Groups:
     walk: list[Row] = [(acc, HALF, n, 0) for acc in rims(p["W"]) for n in (0, -p["LEFT"], p["RIGHT"])]
     walk += [(acc, m, n, 0) for m in rims(31, False) for acc in (low, high, 1, -1) for n in (0, p["RIGHT"])]
     walk += [(acc, HALF, 0, z) for z in zeros for acc in (0, 1, -1, 2 * z, -2 * z)]
-    walk += _double_ties(p)
+    walk += _double_ties()
     return groups + _group("rim", "width carry saturation", FOUR, [r for r in walk if low <= r[0] <= high])
 
 
-def _double_ties(p: Parameters) -> list[Row]:
+def _double_ties() -> list[Row]:
     """Products at +-1/2 of 2^31 and its neighbours, where the first of two roundings has a tie."""
     out: list[Row] = []
     for k in range(-3, 4):
