@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from intnet.packs.hdl import stream
-from intnet.packs.hdl.text import fold, identifier, widest
+from intnet.packs.hdl.text import fold, identifier, package_of, widest
 
 SHOWN = 8  # mismatches; then it stops, but where it writes what the unit gave
 
@@ -27,7 +27,7 @@ def text(manifest: dict[str, Any]) -> str:
     unit = manifest["about"]["unit"]
     entries = {entry["name"]: entry for entry in manifest["ports"]}
     ins, outs = ([entries[name] for name in unit[way]] for way in ("inputs", "outputs"))
-    name, package = module(manifest), f"pack_{identifier(manifest['name'])}"
+    name, package = module(manifest), package_of(manifest)
     return f"""{_usage(manifest, name, unit["name"])}
 `timescale 1ns / 1ps
 `include "pack.svh"
