@@ -6,7 +6,7 @@ A `Port` says what one hex file holds; `Draft` is all that a builder (`layers/`,
     direction  in     what the device reads: operands and stored state       in/NAME.hex
                rnd    random words, one an element of the path they round    rnd/NAME.hex
                out    what it must give                                      exp/NAME.hex
-               trail  what explains a result (`trail.py`)                    trail/NAME.hex
+               trail  what explains a result (`inspect/trail.py`)            trail/NAME.hex
 
     encoding   integer  codes; value = code * 2**exponent
                flag     stored words of Flag-Q: flag, sign, magnitude (`quantize.flag_words`)

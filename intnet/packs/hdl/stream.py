@@ -2,8 +2,8 @@
 
 A result is judged where it is given: its words, and how many clocks after its beat it comes. With ready, out
 is held back in four ways in turn, four results each, and what stands there must not change meanwhile. With
-reset, the unit is reset after `RESETS` of the beats, and goes on with the first vector whose result it has
-not given. `rules` says all that to a designer.
+reset, the unit is reset up to `RESETS` times, and goes on with the first vector whose result it has not
+given. `rules` says all that to a designer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

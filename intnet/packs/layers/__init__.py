@@ -17,8 +17,9 @@ So is a gradient that stochastic rounding made zero everywhere.
 PACK.json keeps under `about`: `replay`, what `redraft` runs the layers from; `aliases`, paths that are
 another port's words; `chain`, a SHA-256 a step, of its expected files one after another, by name.
 
-capture (what a layer saw in a step) -> graph (which layer made it), expressions (what entered a rounding)
--> paths, blocks (the ports) -> again (a pack's own layers, for `redraft`)
+capture, heads (what a layer, and a network's end, saw in a step) -> graph, wiring (which layer made it),
+expressions (what entered a rounding) -> worth, blocks, mx_blocks, paths (the ports) -> again (a pack's own
+layers, for `redraft`) -> network (packs of whole ones)
 """
 
 from collections.abc import Callable, Sequence

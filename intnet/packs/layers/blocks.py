@@ -10,8 +10,8 @@
     L/x0s.bits      b of the buckets (of counted levels L), where they are mixed: by the words of L/mix.words
     L/x0s.packed    the memory: bytes of the 64-bit words that hold all codes
 
-`limit` joins the trail (`trail.py`) where it is not one number for all: +-(2**(b-1) - 1) by b. What is all
-alike judges nothing: such a port is `trail`. `trail.py` explains the codes of the affine kinds.
+`limit` joins the trail (`inspect/trail.py`) where it is not one number for all: +-(2**(b-1) - 1) by b. What
+is all alike judges nothing: such a port is `trail`. A trail explains the codes of the affine kinds.
 """
 
 from collections.abc import Mapping, Sequence

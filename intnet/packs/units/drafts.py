@@ -12,8 +12,8 @@ every expected file in the order of PACK.json:
 
     (sed -n '1,512p' exp/q.hex; sed -n '1,512p' exp/saturated.hex) | sha256sum
 
-Words come from `stimuli.py`, `stimuli_sums.py` and `training.py`, results from `words.py`; the generated
-testbench is `hdl/`.
+Words come from `stimuli.py` (`_sums`, `_mx`, `_scales`) and `training.py`, results from `words.py`; the
+generated testbench is `hdl/`.
 """
 
 import hashlib
