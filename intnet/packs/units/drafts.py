@@ -62,21 +62,35 @@ def draft(name: str, level: str, settings: Mapping[str, str | int] | None = None
 
     ConfigError for a name or a value that there is not, PackError for settings that do not go together.
     """
-    if name not in UNITS:
-        raise unknown("unit", name, list(UNITS))
+    unit = unit_of(name)
     if level not in LEVELS:
         raise unknown("level", level, list(LEVELS))
-    unit = UNITS[name]
     given = parse(unit, settings or {})
-    own = {key: value for key, value in given.items() if key in unit.parameters}
     if level in STEPS:
-        taken = training.take(unit, own, STEPS[level])
+        taken = training.take(unit, _own_settings(unit, given), STEPS[level])
+        check(unit, taken.parameters)
     else:
-        parameters = unit.defaults | own
-        check(unit, parameters)
+        parameters = chosen(unit, given)
         taken = training.Taken(STIMULI[name][level](parameters), parameters)
-    check(unit, taken.parameters)
     return assemble(unit, level, given, taken)
+
+
+def unit_of(name: str) -> Unit:
+    """A unit of the library; ConfigError where there is none of this name."""
+    if name not in UNITS:
+        raise unknown("unit", name, list(UNITS))
+    return UNITS[name]
+
+
+def chosen(unit: Unit, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Its parameters as settings have them, else as they are; PackError where they do not go together."""
+    parameters = unit.defaults | _own_settings(unit, given)
+    check(unit, parameters)
+    return parameters
+
+
+def _own_settings(unit: Unit, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if key in unit.parameters}
 
 
 def settings_of(unit: Unit) -> dict[str, Setting]:
@@ -122,9 +136,7 @@ def check(unit: Unit, parameters: Parameters) -> None:
 
 def admit(about: Mapping[str, Any]) -> None:
     """ConfigError or PackError where what a PACK.json says of its unit is no setting of it."""
-    if about["name"] not in UNITS:
-        raise unknown("unit", about["name"], list(UNITS))
-    unit = UNITS[about["name"]]
+    unit = unit_of(about["name"])
     given = {key: value for key, value in parse(unit, about["parameters"]).items() if key != LFSR}
     if given.keys() != unit.parameters.keys():
         raise PackError(f"{unit.name}: its parameters are {', '.join(unit.parameters)}")
@@ -154,9 +166,7 @@ def own(
     if level not in LEVELS:
         raise unknown("level", level, list(LEVELS))
     given = parse(unit, settings or {})
-    chosen = {key: value for key, value in given.items() if key in unit.parameters}
-    parameters, circuit = unit.defaults | chosen, Circuit()
-    check(unit, parameters)
+    parameters, circuit = chosen(unit, given), Circuit()
     signals = unit.signals(parameters, {})
     _check_names(unit, signals)
     build(circuit, parameters)

@@ -6,10 +6,9 @@ write("quantize_sq", {"K": "4"}, "model") -> Path     the model, its DPI-C, a te
 from collections.abc import Mapping
 from pathlib import Path
 
-from intnet.errors import ConfigError, unknown
+from intnet.errors import ConfigError
 from intnet.packs.circuits import c_model, dpi
-from intnet.packs.units.drafts import check, parse
-from intnet.packs.units.listing import UNITS
+from intnet.packs.units.drafts import chosen, parse, unit_of
 from intnet.runs.archive import PathLike
 from intnet.runs.files import write_folder
 from intnet.spec import units as definition
@@ -17,14 +16,11 @@ from intnet.spec import units as definition
 
 def files(name: str, settings: Mapping[str, str | int] | None = None) -> dict[str, str]:
     """Name -> text of all files. ConfigError for a unit or a setting that there is not."""
-    if name not in UNITS:
-        raise unknown("unit", name, list(UNITS))
-    unit = UNITS[name]
+    unit = unit_of(name)
     given = parse(unit, settings or {})
     if strange := [key for key in given if key not in unit.parameters]:
         raise ConfigError(f"{strange[0]} is a setting of packs, and none of the model")
-    parameters = unit.defaults | given
-    check(unit, parameters)
+    parameters = chosen(unit, given)
     circuit = definition.circuit(name, parameters)
     formulas = [port.meaning for port in unit.signals(parameters, {}) if port.direction == "out"]
     made = c_model.files(name, circuit, parameters, formulas)
