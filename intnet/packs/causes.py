@@ -30,7 +30,7 @@ from intnet.packs.by_spec.plain import Plain, flag_code, flag_word
 from intnet.packs.check import WRONG, PortResult, Result, as_array, compare
 from intnet.packs.mistakes import FLOATS
 from intnet.packs.pack import Pack
-from intnet.packs.ports import OF_LAYERS, Json
+from intnet.packs.ports import OF_LAYERS, Json, step_prefix
 from intnet.spec.mx_blocks import Along
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.wires import cut
@@ -212,9 +212,8 @@ class Reads:
         self.plain, self.aliases = plain, plain.manifest["about"]["aliases"]
         self.near: dict[str, list[str]] = {}
         self.old: dict[str, Json] = {}
-        several = plain.manifest["generator"]["steps"] > 1
         for step in plain.manifest["about"]["replay"]:
-            start = f"step{step['step']}/" if several else ""
+            start = step_prefix(step["step"], plain.manifest["generator"])
             entries = {one["layer"]: one for one in step["layers"]}
             for one in step["layers"]:
                 layers = [

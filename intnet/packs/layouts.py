@@ -22,7 +22,7 @@ from math import prod
 from intnet.errors import ConfigError
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.packs import lines
-from intnet.packs.ports import Draft, Filled, Json, Port, lanes_of
+from intnet.packs.ports import Draft, Filled, Json, Port, lanes_of, step_prefix
 
 ORDERS = "nhwc, nchw or nc/XhwX, with X channels a block, as in nc/16hw16"
 MOST_CHANNELS = 4096  # of a block
@@ -167,6 +167,6 @@ def _link(link: Json, ports: Sequence[Filled], draft: Draft) -> Json:
     outs = [filled for filled in ports if filled[0].direction == "out"]
     if "first" in link:
         return dict(link) | {"sha256": lines.digest(outs, slice(link["first"], link["last"] + 1))}
-    start = f"step{link['step']}/" if draft.generator.get("steps") != 1 else ""
+    start = step_prefix(link["step"], draft.generator)
     mine = [filled for filled in outs if filled[0].name.startswith(start)]
     return dict(link) | {"sha256": lines.digest(sorted(mine, key=lambda one: one[0].file))}

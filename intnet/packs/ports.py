@@ -157,6 +157,11 @@ def lanes_of(shape: tuple[int, ...], bits: int, most_bits: int = MOST_BITS) -> i
     return next(lanes for lanes in range(most, 0, -1) if size % lanes == 0)
 
 
+def step_prefix(step: int, generator: Mapping[str, Any]) -> str:
+    """What the names of a step's ports begin with: "step7/" in a chain, nothing in a pack of one step."""
+    return f"step{step}/" if generator["steps"] > 1 else ""
+
+
 def whole_number(name: str, direction: str, codes: np.ndarray, axes: str, bits: int, **more: Any) -> Filled:
     """A port of integers that are `bits` wide; `more` are fields of Port."""
     return Port(name, direction, codes.shape, axes, bits, lanes=lanes_of(codes.shape, bits), **more), codes

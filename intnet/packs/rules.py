@@ -10,7 +10,7 @@ float32, methods), each beside the code that it speaks of; here are the ports' n
 import re
 from collections.abc import Iterator, Sequence
 
-from intnet.packs.ports import HEADS, INFERENCE, LOSS, Json
+from intnet.packs.ports import HEADS, INFERENCE, LOSS, Json, step_prefix
 from intnet.spec import (
     batch_norm,
     elementary,
@@ -72,7 +72,7 @@ def _steps(manifest: Json) -> Iterator[tuple[str, Json, Json]]:
     steps = manifest["about"].get("replay", ())
     for step in steps:
         for one in step["layers"]:
-            start = f"step{step['step']}/" if manifest["generator"]["steps"] > 1 else ""
+            start = step_prefix(step["step"], manifest["generator"])
             yield f"{start}{one['layer']}/", step, one
 
 

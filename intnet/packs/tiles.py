@@ -22,7 +22,7 @@ import numpy as np
 from intnet.errors import ConfigError, PackError
 from intnet.numbers.qtensor import QTensor
 from intnet.packs.layouts import TILE
-from intnet.packs.ports import Draft, Filled, Json, Port, as_tensor, whole_number
+from intnet.packs.ports import Draft, Filled, Json, Port, as_tensor, step_prefix, whole_number
 
 ORDERS = {"x1": "kh, kw, Cin", "e4": "kh, kw, Cout", "gW": "N, H, W"}
 OPERANDS = {"x1": ("Wq", "x0"), "e4": ("Wq", "e3"), "gW": ("e3", "x0")}
@@ -41,16 +41,17 @@ class Product:
     window: Mapping[str, Any]
 
 
-def products(ports: Mapping[str, Port], about: Mapping[str, Any], path: str) -> Iterator[tuple[str, Product]]:
+def products(
+    ports: Mapping[str, Port], about: Mapping[str, Any], generator: Mapping[str, Any], path: str
+) -> Iterator[tuple[str, Product]]:
     """('fc2/x1', its product) of every weight layer in every step whose result is a port of codes.
 
-    ports: by name; about: of PACK.json. What is no sum of products of codes is left out, and so is one with a
-    bias in it.
+    ports: by name; about, generator: of PACK.json. What is no sum of products of codes is left out, and so is
+    one with a bias in it.
     """
     aliases: Mapping[str, str] = about.get("aliases", {})
-    steps = about.get("replay", ())
-    for step in steps:
-        ahead = f"step{step['step']}/" if len(steps) > 1 else ""
+    for step in about.get("replay", ()):
+        ahead = step_prefix(step["step"], generator)
         for layer in step["layers"]:
             prefix = ahead + layer["layer"]
             names = [aliases.get(f"{prefix}/{one}", f"{prefix}/{one}") for one in OPERANDS[path]]
@@ -106,7 +107,7 @@ def tiled(draft: Draft, tiles: Mapping[str, int]) -> Draft:
         if path not in OPERANDS or not 1 <= tile < 1 << 31:
             raise ConfigError(f"--tile {path}={tile}: give products a tile, of {', '.join(OPERANDS)}")
         before = len(made)
-        for name, product in products(ports, draft.about, path):
+        for name, product in products(ports, draft.about, draft.generator, path):
             of, codes = held[product.result]
             operands = [_codes(*held[one]) for one in product.operands]
             shapes = of.shape, product.shape

@@ -24,7 +24,7 @@ from intnet.packs.by_spec.plain import Plain
 from intnet.packs.layers.capture import FOLDED
 from intnet.packs.layers.heads import LABELS
 from intnet.packs.pack import MANIFEST
-from intnet.packs.ports import CLASSES, HEADS, INFERENCE, Json
+from intnet.packs.ports import CLASSES, HEADS, INFERENCE, Json, step_prefix
 from intnet.spec import nets as spec
 from intnet.spec.digest import Floats, Words
 from intnet.spec.inference import Inference
@@ -110,7 +110,7 @@ class Replay:
             per_epoch = step.get("steps_per_epoch", 1)
             infers = self.given["kind"] == INFERENCE
             now = Moment(self.given["seed"], step["step"] - 1, per_epoch, infers, told=step["epoch"])
-            prefix = f"step{step['step']}/" if self.given["steps"] > 1 else ""
+            prefix = step_prefix(step["step"], self.given)
             self._check(step)
             walked: dict[str, _Walked] = {}
             found = []

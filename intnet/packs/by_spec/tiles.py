@@ -15,9 +15,9 @@ from intnet.spec.tensor import Fixed, Tensor
 
 def expected(plain: Plain) -> Iterator[tuple[str, list[int]]]:
     """(name, codes) of the ports of partial sums."""
-    about = plain.manifest["about"]
+    about, generator = plain.manifest["about"], plain.manifest["generator"]
     for path, tile in about.get(TILE, {}).items():
-        for name, product in products(plain.pack.ports, about, path):
+        for name, product in products(plain.pack.ports, about, generator, path):
             yield f"{name}.{PARTIAL}", _partial(plain, product, tile)
 
 

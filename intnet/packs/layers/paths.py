@@ -64,7 +64,7 @@ class Maker:
     def add(self, captured: Sequence[Captured], step: int, epoch: int, remembered: Json, rates: Json) -> None:
         """What layers did in a step, counted from 1, what the method remembered then, and its rates."""
         first = len(self.names.ports)
-        self.prefix = f"step{step}/" if self.generator["steps"] > 1 else ""
+        self.prefix = ports.step_prefix(step, self.generator)
         symbols = {**self.method.SYMBOLS, **(heads.SYMBOLS if self.whole else {})}
         operands = Operands({f"{e.layer}/{e.path}": e for c in captured for e in c.events}, symbols)
         origins = {one.layer: graph.origins(one, captured) for one in captured}
