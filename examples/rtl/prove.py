@@ -34,7 +34,7 @@ from examples.rtl.mutants import HERE, mutants, source
 from intnet.cli import options
 from intnet.errors import IntnetError, unknown
 from intnet.packs.circuits import verilog
-from intnet.packs.circuits.c_model import identifier
+from intnet.packs.circuits.c_model import c_name
 from intnet.packs.units import drafts
 from intnet.packs.units.listing import UNITS
 from intnet.packs.units.signals import Unit
@@ -122,18 +122,18 @@ def _declared(circuit: Circuit) -> tuple[list[str], list[str]]:
     """The miter's inputs, registers too, and the connections of both sides' in ports."""
     inputs = [*verilog.inputs(circuit), "input wire in_valid", "input wire rst"]
     for register, (before, _) in circuit.registers.items():
-        inputs.append(f"input wire [{before.bits - 1}:0] state_{identifier(register)}")
-    return inputs, [f".{name}({name})" for name in verilog.lanes_of(circuit)]
+        inputs.append(f"input wire [{before.bits - 1}:0] state_{c_name(register)}")
+    return inputs, [f".{name}({name})" for name in verilog.ports_of(circuit)]
 
 
 def _definition(name: str, circuit: Circuit, prefix: str, ports: list[str], like: Circuit) -> list[str]:
     """An instance of the definition, its results as wide as those of `like`."""
     lines, wiring = [f"wire {prefix}_holds;"], [*ports, f".holds({prefix}_holds)"]
     for port, wire in like.gives.items():
-        lines.append(f"wire [{wire.bits - 1}:0] {prefix}_{identifier(port)};")
-        wiring.append(f".{identifier(port)}({prefix}_{identifier(port)})")
+        lines.append(f"wire [{wire.bits - 1}:0] {prefix}_{c_name(port)};")
+        wiring.append(f".{c_name(port)}({prefix}_{c_name(port)})")
     for register, (before, _) in circuit.registers.items():
-        kept = identifier(register)
+        kept = c_name(register)
         lines.append(f"wire [{before.bits - 1}:0] {prefix}_next_{kept};")
         wiring += [f".state_{kept}(state_{kept})", f".next_{kept}({prefix}_next_{kept})"]
     return [*lines, f"{name} {prefix}({', '.join(wiring)});"]
@@ -234,10 +234,10 @@ def same(name: str, circuit: Circuit, changed: Circuit) -> Proof:
     inputs, ports = _declared(circuit)
     body = _definition(f"{name}_spec", circuit, "def", ports, circuit)
     body += _definition("bad_spec", changed, "bad", ports, circuit)
-    results = " && ".join(f"bad_{port} == def_{port}" for port in map(identifier, circuit.gives))
+    results = " && ".join(f"bad_{port} == def_{port}" for port in map(c_name, circuit.gives))
     if "last" in circuit.reads:
         results = f"(!last || ({results}))"
-    kept = [f"bad_next_{r} == def_next_{r}" for r in map(identifier, circuit.registers)]
+    kept = [f"bad_next_{r} == def_next_{r}" for r in map(c_name, circuit.registers)]
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         (here / "specs.sv").write_text(verilog.text(name, circuit) + verilog.text("bad", changed, circuit))

@@ -10,7 +10,7 @@ from intnet.errors import PackError
 from intnet.packs import pack, units
 from intnet.packs.ports import Draft
 from intnet.packs.units import drafts, stimuli_mx
-from intnet.packs.units.signals import Columns, Group, Parameters, Source, column, ends
+from intnet.packs.units.signals import Columns, Group, Parameters, Source, column, marks
 from intnet.packs.units.stimuli import TENSOR, n_of
 from intnet.packs.units.stimuli_sums import block_group, random_beats, random_block
 from intnet.packs.units.training import Taken
@@ -41,7 +41,7 @@ def _tensors(name: str, p: Parameters, beats: int, source: Source) -> Group:
     parts = [codes[i : i + TENSOR] for i in range(0, beats, TENSOR)]
     columns: Columns = {"x": codes}
     if name == "r_exponent":
-        columns = ends([len(part) for part in parts]) | columns
+        columns = marks([len(part) for part in parts]) | columns
     elif name != "quantize_q":
         n = [n_of(max(int(part.max()), -int(part.min())), p) for part in parts]
         columns["n"] = np.repeat(column(n), [len(part) for part in parts])
@@ -57,7 +57,7 @@ def _mac(name: str, p: Parameters, beats: int, source: Source) -> Group:
     vectors = max(2, beats // VECTOR)
     lanes = random_beats(source, p, VECTOR * vectors)
     top = 1 << p["A"] + p["B"]
-    columns = ends([VECTOR] * vectors)
+    columns = marks([VECTOR] * vectors)
     columns |= {"x": column([x for x, _ in lanes]), "w": column([w for _, w in lanes])}
     columns["bias"] = column([source.within(-top, top - 1) for _ in lanes])
     return Group("uniform", "random", columns)

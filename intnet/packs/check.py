@@ -23,7 +23,7 @@ from intnet.packs import contract, device, hdl, layers, layouts, lines, tiles, u
 from intnet.packs.diagnosis import Verdict, diagnose, misplaced
 from intnet.packs.layers import network
 from intnet.packs.mistakes import Words
-from intnet.packs.pack import CASES, CONTRACT, LAYOUT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry
+from intnet.packs.pack import CASES, CONTRACT, LAYOUT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry_of
 from intnet.packs.ports import INFERENCE, LAYERS, NETWORK, Case, Draft, Port
 from intnet.spec.tensor import place_of
 
@@ -321,7 +321,7 @@ def _recomputed(pack: Pack, draft: Draft) -> Result:
     results, problems = [], []
     for port, codes in draft.ports:
         given = pack.ports.get(port.name)
-        if given is None or entry(given) != entry(port):
+        if given is None or entry_of(given) != entry_of(port):
             problems.append(f"PACK.json does not describe {port.name} as the recomputation does")
         else:
             flat = codes.reshape(-1).astype(np.int64)

@@ -161,10 +161,10 @@ def _write_port(filled: Filled, folder: Path) -> dict[str, Any]:
     except PackError as error:
         raise PackError(f"{port.name}: {error}") from None
     _put(folder / port.file, text)
-    return entry(port) | {"sha256": hashlib.sha256(text).hexdigest(), "guard": f"{guard:016x}"}
+    return entry_of(port) | {"sha256": hashlib.sha256(text).hexdigest(), "guard": f"{guard:016x}"}
 
 
-def entry(port: Port) -> dict[str, Any]:
+def entry_of(port: Port) -> dict[str, Any]:
     """A port as JSON, without what only its words tell."""
     format = port.format
     made = {name: getattr(port, name) for name in PORT}
@@ -201,7 +201,7 @@ class Pack:
 
     def codes(self, name: str) -> np.ndarray:
         """int64 integers of a port, of its shape."""
-        port = self._port(name)
+        port = self.port(name)
         where = str(self.folder / port.file)
         codes, guard = lines.decode(port, Path(where).read_bytes(), where)
         if f"{guard:016x}" != self.entries[name]["guard"]:
@@ -210,7 +210,7 @@ class Pack:
 
     def __getitem__(self, name: str) -> QTensor | np.ndarray:
         """The QTensor of a port; of a float path the float32 array."""
-        port = self._port(name)
+        port = self.port(name)
         if mx.MX in port.rounding:
             scales = self.codes(str(port.exponent))
             return mx.tensor(self.codes(name), scales, mx.along_of(port.rounding[mx.MX]), name)
@@ -227,7 +227,8 @@ class Pack:
         bits = self.codes(named) if isinstance(named, str) else np.int64(named)
         return expand(exponents - np.maximum(bits, 1) + 1, port.shape, (0, port.format.axis))
 
-    def _port(self, name: str) -> Port:
+    def port(self, name: str) -> Port:
+        """One of `ports`; PackError where there is none of this name."""
         if name not in self.ports:
             raise PackError(f"{self.folder}: no port {name!r}; there are {', '.join(self.ports)}")
         return self.ports[name]
@@ -246,7 +247,7 @@ def read(folder: PathLike) -> Pack:
     sums = _check_sums(root)
     manifest = _manifest(root / MANIFEST)
     _need_formats(manifest, root)
-    ports = [_port(entry, root / MANIFEST) for entry in manifest["ports"]]
+    ports = [_read_port(entry, root / MANIFEST) for entry in manifest["ports"]]
     pack = Pack(root, manifest, {port.name: port for port in ports}, _read_cases(root / CASES))
     if len(pack.ports) != len(ports) or len({port.file for port in ports}) != len(ports):
         raise PackError(f"{root / MANIFEST}: a port is listed twice")
@@ -254,9 +255,9 @@ def read(folder: PathLike) -> Pack:
     odd = {name for name in sums if name.split("/")[0] in FOLDERS.values()} ^ files
     if odd:
         raise PackError(f"{root / min(odd)}: {MANIFEST} and {SUMS} do not both list it")
-    for entry_ in manifest["ports"]:
-        if sums[entry_["file"]] != entry_["sha256"]:
-            raise PackError(f"{root / MANIFEST}: port {entry_['name']!r}: its SHA-256 is not that of {SUMS}")
+    for entry in manifest["ports"]:
+        if sums[entry["file"]] != entry["sha256"]:
+            raise PackError(f"{root / MANIFEST}: port {entry['name']!r}: its SHA-256 is not that of {SUMS}")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(pack.codes, pack.ports))  # every word is one, and the guards hold
     return pack
@@ -264,7 +265,7 @@ def read(folder: PathLike) -> Pack:
 
 def _need_formats(manifest: dict[str, Any], root: Path) -> None:
     """ConfigError where a port has a format of a user's own that is not here, or not as it was."""
-    kinds = {f"format {entry_['format'].get('kind')}" for entry_ in manifest["ports"] if entry_["format"]}
+    kinds = {f"format {entry['format'].get('kind')}" for entry in manifest["ports"] if entry["format"]}
     own = plugins.of_header(manifest["generator"], MANIFEST)
     plugins.need({key: own[key] for key in own if key in kinds}, (), str(root))
 
@@ -306,9 +307,9 @@ def _manifest(path: Path) -> dict[str, Any]:
         records.check(manifest, SHAPE, path.name)
         _check_version(manifest, path)
         _only(manifest, SHAPE, path.name)
-        for k, entry_ in enumerate(manifest["ports"]):
-            _only(entry_, PORT | OF_WORDS | {ORDER: str}, f"{path.name}['ports'][{k}]")
-            records.check(entry_.get(ORDER, ""), str, f"{path.name}['ports'][{k}]['order']")
+        for k, entry in enumerate(manifest["ports"]):
+            _only(entry, PORT | OF_WORDS | {ORDER: str}, f"{path.name}['ports'][{k}]")
+            records.check(entry.get(ORDER, ""), str, f"{path.name}['ports'][{k}]['order']")
         sizes.within(manifest, path.name)
     except PackError:
         raise
@@ -327,10 +328,10 @@ def _check_version(manifest: dict[str, Any], path: Path) -> None:
             f"{path}: {manifest['format']!r} of version {manifest['format_version']}; "
             f"this intnet reads {FORMAT!r} of version {FORMAT_VERSION}, and {LAID_OUT_VERSION} with a layout"
         )
-    for entry_ in manifest["ports"] if wanted == FORMAT_VERSION else ():
-        if ORDER in entry_ or entry_["word_bits"] != entry_["lanes"] * entry_["bits"]:
+    for entry in manifest["ports"] if wanted == FORMAT_VERSION else ():
+        if ORDER in entry or entry["word_bits"] != entry["lanes"] * entry["bits"]:
             raise PackError(
-                f"{path}: port {entry_['name']!r} has an order, or words that are no rows (word_bits), and "
+                f"{path}: port {entry['name']!r} has an order, or words that are no rows (word_bits), and "
                 f"'about' has no {LAYOUT!r}"
             )
 
@@ -342,27 +343,27 @@ def _only(given: dict[str, Any], known: dict[str, Any], name: str) -> None:
         raise ValueError(f"{name} has a key {ascii(odd[0])[:80]}; there are only {', '.join(known)}")
 
 
-def _port(entry_: dict[str, Any], path: Path) -> Port:
-    """A port from its entry, which must say what `entry` says of it."""
-    given = {name: entry_[name] for name in (field.name for field in fields(Port)) if name in entry_}
-    given |= {"shape": tuple(entry_["shape"]), "format": _read_format(entry_["format"], path)}
-    if entry_["direction"] not in FOLDERS or entry_["encoding"] not in ENCODINGS:
-        raise PackError(f"{path}: port {entry_['name']!r}: unknown direction or encoding")
-    if entry_["encoding"] == "flag" and (entry_["format"] or {}).get("kind") != "Flag":
-        raise PackError(f"{path}: port {entry_['name']!r}: stored flag words need a Flag format")
+def _read_port(entry: dict[str, Any], path: Path) -> Port:
+    """A port from its entry, which must say what `entry_of` says of it."""
+    given = {name: entry[name] for name in (field.name for field in fields(Port)) if name in entry}
+    given |= {"shape": tuple(entry["shape"]), "format": _read_format(entry["format"], path)}
+    if entry["direction"] not in FOLDERS or entry["encoding"] not in ENCODINGS:
+        raise PackError(f"{path}: port {entry['name']!r}: unknown direction or encoding")
+    if entry["encoding"] == "flag" and (entry["format"] or {}).get("kind") != "Flag":
+        raise PackError(f"{path}: port {entry['name']!r}: stored flag words need a Flag format")
     try:
         port = Port(**given)
         if mx.MX in port.rounding or port.encoding == "minifloat":
             mx.check(port.bits, port.exponent, port.rounding.get(mx.MX), port.shape)
         most_of = {"bits": MOST_LANE, "lanes": MOST_BITS, "word_bits": MOST_BITS}
-        odd = [name for name, most in most_of.items() if not 1 <= entry_[name] <= most]
+        odd = [name for name, most in most_of.items() if not 1 <= entry[name] <= most]
         if odd or min(port.shape, default=0) < 0:
             raise PackError(f"{(odd or ['shape'])[0]} is no size")
-        if entry_["word_bits"] != port.row_bits:
-            port = replace(port, word=entry_["word_bits"])
-        odd = [key for key, value in entry(port).items() if entry_.get(key) != value]
+        if entry["word_bits"] != port.row_bits:
+            port = replace(port, word=entry["word_bits"])
+        odd = [key for key, value in entry_of(port).items() if entry.get(key) != value]
     except PackError as error:
-        raise PackError(f"{path}: port {entry_['name']!r}: {error}") from None
+        raise PackError(f"{path}: port {entry['name']!r}: {error}") from None
     if odd or "/" in port.file.split("/", 1)[1] or ".." in port.file:
         wrong = ", ".join(odd) or "name"
         raise PackError(f"{path}: port {port.name!r}: {wrong} does not fit its other fields")

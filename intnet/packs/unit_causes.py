@@ -27,6 +27,7 @@ from intnet.packs.mistakes import AHEAD
 from intnet.packs.pack import MANIFEST, Pack
 from intnet.packs.places import LATENCY
 from intnet.packs.units.drafts import OWN
+from intnet.packs.units.signals import Columns
 from intnet.packs.units.words import reads_of
 from intnet.spec import units as definition
 from intnet.spec.wires import Circuit, cut
@@ -35,7 +36,6 @@ FIRST, THEN = (64, 3), (512, 6)  # beats of a part, parts that are tried: of all
 LIKELY, FINALISTS = 80, 12  # how many of these, and how many are tried on all vectors
 
 Reads = Mapping[str, Sequence[int]]
-Words = dict[str, np.ndarray]
 
 
 def worth_it(result: Result) -> bool:
@@ -91,8 +91,8 @@ class Bench:
     reads: Reads
     begins: np.ndarray
     ends: np.ndarray
-    want: Words
-    got: Words
+    want: Columns
+    got: Columns
     bits: Mapping[str, int]
 
     @classmethod
@@ -139,7 +139,7 @@ class Bench:
             got={name: words[inside] for name, words in self.got.items()},
         )
 
-    def given(self, circuit: Circuit) -> Words:
+    def given(self, circuit: Circuit) -> Columns:
         """The elements of every port by a circuit, as its file has them."""
         made = columns(circuit, self.reads, {name: circuit.gives[name] for name in self.got})
         found = {}

@@ -39,7 +39,7 @@ CHOICES = [
 
 
 def entry_of(port: Port) -> dict[str, object]:
-    return json.loads(json.dumps(pack.entry(port)))
+    return json.loads(json.dumps(pack.entry_of(port)))
 
 
 # -- orders --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from intnet.packs.hdl import drive
 from intnet.packs.hdl.names import KEYWORDS, TESTBENCH, beside, check_apart, check_name
 from intnet.packs.ports import Draft, Port
 from intnet.packs.units.listing import UNITS
-from intnet.packs.units.signals import Group, Range, Unit, column, ends, signal
+from intnet.packs.units.signals import Group, Range, Unit, column, marks, signal
 from intnet.spec.wires import Circuit
 
 
@@ -248,7 +248,7 @@ def test_all_that_a_testbench_declares_is_kept_from_ports(tmp_path: Path) -> Non
         signal("x", 8, ""),
         result(8),
     )
-    marks = ends([2, 3, 1])
+    last = marks([2, 3, 1])
 
     def build(c: Circuit, p: Mapping[str, Any]) -> None:
         first, _, x = c.read("first", 1, False), c.read("last", 1, False), c.read("x", 8)
@@ -257,7 +257,7 @@ def test_all_that_a_testbench_declares_is_kept_from_ports(tmp_path: Path) -> Non
         c.keep(held, now)
         c.give("q", now)
 
-    vectors = [Group("g", "f", marks | {"x": column([1, 2, 3, 4, 5, 6])})]
+    vectors = [Group("g", "f", last | {"x": column([1, 2, 3, 4, 5, 6])})]
     unit = replace(OWN, name="adds", parameters={}, signals=lambda p, s: ports)
     streamed = units.own(unit, build, vectors, {"latency": 2, "ready": 1, "reset": 1})
     for made in (streamed, units.own(OWN, to_odd, ALL)):

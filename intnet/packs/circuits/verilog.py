@@ -9,7 +9,7 @@ holds what the definition promises of it: where it is 0 the definition says noth
 
 from __future__ import annotations
 
-from intnet.packs.circuits.c_model import identifier
+from intnet.packs.circuits.c_model import c_name
 from intnet.packs.circuits.fast import needed
 from intnet.spec.wires import Circuit, Wire, span
 
@@ -26,18 +26,18 @@ def number(value: int, width: int) -> str:
     return f"{width}'sh{value & (1 << width) - 1:x}"
 
 
-def lanes_of(circuit: Circuit) -> dict[str, list[Wire]]:
+def ports_of(circuit: Circuit) -> dict[str, list[Wire]]:
     """The in ports as they stand in the module: lanes side by side, lane 0 lowest."""
-    lanes: dict[str, list[Wire]] = {}
+    ports: dict[str, list[Wire]] = {}
     for name, wire in circuit.reads.items():
-        lanes.setdefault(name.partition("[")[0], []).append(wire)
-    return lanes
+        ports.setdefault(name.partition("[")[0], []).append(wire)
+    return ports
 
 
 def inputs(circuit: Circuit) -> list[str]:
     """Their declarations."""
-    lanes = lanes_of(circuit).items()
-    return [f"input wire [{sum(w.bits for w in wires) - 1}:0] {name}" for name, wires in lanes]
+    ports = ports_of(circuit).items()
+    return [f"input wire [{sum(w.bits for w in wires) - 1}:0] {name}" for name, wires in ports]
 
 
 def _part(wire: Wire) -> str:
@@ -56,7 +56,7 @@ def _value(node: Wire) -> str:
     """The expression of a node, of its own wire's width."""
     args = [f"v{arg.place}" for arg in node.args]
     if node.kind in ("read", "register"):
-        part = _part(node) if node.kind == "read" else f"state_{identifier(node.name)}"
+        part = _part(node) if node.kind == "read" else f"state_{c_name(node.name)}"
         return _signed(part, node.signed)
     if node.kind == "cut":
         return _signed(f"low{node.place}", node.at[1])
@@ -112,15 +112,15 @@ def text(name: str, circuit: Circuit, like: Circuit | None = None) -> str:
     """The module NAME_spec; its out ports are as wide as those of `like`, else as its own."""
     nodes, head = needed(circuit, circuit.gives.values()), inputs(circuit)
     for register, (before, _) in circuit.registers.items():
-        head.append(f"input wire [{before.bits - 1}:0] state_{identifier(register)}")
-        head.append(f"output wire [{before.bits - 1}:0] next_{identifier(register)}")
+        head.append(f"input wire [{before.bits - 1}:0] state_{c_name(register)}")
+        head.append(f"output wire [{before.bits - 1}:0] next_{c_name(register)}")
     for port, wire in (like or circuit).gives.items():
-        head.append(f"output wire [{wire.bits - 1}:0] {identifier(port)}")
+        head.append(f"output wire [{wire.bits - 1}:0] {c_name(port)}")
     head.append("output wire holds")
     lines = [line for node in nodes for line in _statements(node)]
-    lines += [f"assign {identifier(port)} = v{wire.place};" for port, wire in circuit.gives.items()]
+    lines += [f"assign {c_name(port)} = v{wire.place};" for port, wire in circuit.gives.items()]
     for register, (_, after) in circuit.registers.items():
-        lines.append(f"assign next_{identifier(register)} = v{after.place};")
+        lines.append(f"assign next_{c_name(register)} = v{after.place};")
     promises = " && ".join(_promises(nodes)) or "1'b1"
     lines.append(f"assign holds = {promises};")
     return f"module {name}_spec(\n  " + ",\n  ".join(head) + "\n);\n  " + "\n  ".join(lines) + "\nendmodule\n"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from intnet.packs.export.memories import words_of
-from intnet.packs.pack import Pack, entry
+from intnet.packs.pack import Pack, entry_of
 
 WORD = 32
 FORMAT = "intnet memory image"
@@ -33,7 +33,7 @@ def files(pack: Pack, word: int) -> Iterator[tuple[str, bytes]]:
         if word % 8 == 0:
             ports[-1]["byte_address"] = len(found) * word // 8
         ports[-1] |= {"words": port.words * each, "words_a_word": each, "word_bits": port.word_bits}
-        told = entry(port)
+        told = entry_of(port)
         ports[-1] |= {key: told[key] for key in (*OF_PORT, "order") if key in told}
         for text in words_of(pack, port):
             value = int(text, 16)

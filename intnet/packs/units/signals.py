@@ -102,13 +102,13 @@ def joined(groups: list[Group]) -> Columns:
     return {name: np.concatenate([g.columns[name] for g in groups]) for name in groups[0].columns}
 
 
-def ends(sizes: list[int]) -> Columns:
+def marks(sizes: list[int]) -> Columns:
     """The columns first and last of vectors of so many beats."""
     last = np.cumsum(sizes) - 1
     first = last - np.array(sizes) + 1
-    marks = np.zeros((2, int(last[-1]) + 1), np.int64)
-    marks[0, first], marks[1, last] = 1, 1
-    return {"first": marks[0], "last": marks[1]}
+    made = np.zeros((2, int(last[-1]) + 1), np.int64)
+    made[0, first], made[1, last] = 1, 1
+    return {"first": made[0], "last": made[1]}
 
 
 def of_rows(name: str, flags: str, ports: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:

@@ -13,7 +13,7 @@ from math import isqrt
 import numpy as np
 
 from intnet.numbers import rng
-from intnet.packs.units.signals import Group, Parameters, Source, column, ends, of_rows
+from intnet.packs.units.signals import Group, Parameters, Source, column, marks, of_rows
 from intnet.packs.units.words import log2_r
 from intnet.spec.wires import span
 
@@ -291,7 +291,7 @@ def _q_corners(p: Parameters) -> Groups:
 
 def _vector(name: str, flags: str, *vectors: Sequence[int]) -> Group:
     codes = column([x for vector in vectors for x in vector])
-    return Group(name, flags, {**ends([len(vector) for vector in vectors]), "x": codes})
+    return Group(name, flags, {**marks([len(vector) for vector in vectors]), "x": codes})
 
 
 def _r_few(p: Parameters) -> Groups:

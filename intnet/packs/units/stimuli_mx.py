@@ -14,7 +14,7 @@ from itertools import product
 from typing import NamedTuple
 
 from intnet.packs.units import stimuli
-from intnet.packs.units.signals import Group, Parameters, Source, column, ends
+from intnet.packs.units.signals import Group, Parameters, Source, column, marks
 from intnet.packs.units.stimuli import Groups, Level
 from intnet.spec.formats import FixedPoint
 from intnet.spec.microscaling import GREATEST, NAN, Element
@@ -41,7 +41,7 @@ class Block(NamedTuple):
 
 def group(name: str, flags: str, blocks: Sequence[Block]) -> Group:
     """A group of blocks; scales are noise but at the last beat."""
-    columns = ends([len(block.beats) for block in blocks])
+    columns = marks([len(block.beats) for block in blocks])
     columns["a"] = column([a for block in blocks for a, _ in block.beats])
     columns["b"] = column([b for block in blocks for _, b in block.beats])
     for port, scales in (("sa", [b.sa for b in blocks]), ("sb", [b.sb for b in blocks])):

@@ -8,9 +8,9 @@ neighbours near and far, among normal and subnormal numbers and at the limit, ev
 
 from collections.abc import Sequence
 
-from intnet.packs.units.signals import Group, Parameters, Source, column, ends, of_rows
+from intnet.packs.units.signals import Group, Parameters, Source, column, marks, of_rows
 from intnet.packs.units.stimuli import Groups, Level, corner_words, rims, split
-from intnet.spec.units.steps import ends as ends_of
+from intnet.spec.units.steps import ends
 from intnet.spec.units.sums import LOWEST
 from intnet.spec.wires import span
 
@@ -41,7 +41,7 @@ def _mac(name: str, flags: str, vectors: Sequence[MacVector], p: Parameters) -> 
         fit = [v for v in fit if all(low <= some <= high for some in (dot(v[0], p), dot(v[0], p) + v[1]))]
     if not fit:
         return []
-    columns = ends([len(beats) for beats, _ in fit])
+    columns = marks([len(beats) for beats, _ in fit])
     columns["x"] = column([x for beats, _ in fit for x, _ in beats])
     columns["w"] = column([w for beats, _ in fit for _, w in beats])
     columns["bias"] = column([bias for beats, b in fit for bias in [~b] * (len(beats) - 1) + [b]])
@@ -73,7 +73,7 @@ def _mac_few(p: Parameters) -> Groups:
 
 def _aims(p: Parameters) -> dict[str, set[int]]:
     """Accumulators to reach, by name: around codes and ties of q, and every power of two."""
-    step, (least, most) = 1 << p["S"], ends_of(p["OUT"], p["OVERFLOW"], bool(p["QS"]))
+    step, (least, most) = 1 << p["S"], ends(p["OUT"], p["OVERFLOW"], bool(p["QS"]))
     codes = {0, 1, 2, 3, -1, -2, -3}
     codes |= {edge - p["ZQ"] + d for edge in (least, most, 0) for d in (-2, -1, 0, 1, 2)}
     codes |= {2 * edge + d for edge in (least, most) for d in (-1, 0, 1)}
@@ -171,7 +171,7 @@ def block_group(name: str, flags: str, vectors: Sequence[Sequence[Block]]) -> Gr
     """A group of vectors of blocks."""
     blocks = [(x, w, [xe], [we]) for vector in vectors for x, w, xe, we in vector]
     columns = of_rows(name, flags, ("xm", "wm", "xe", "we"), blocks).columns
-    return Group(name, flags, ends([len(vector) for vector in vectors]) | columns)
+    return Group(name, flags, marks([len(vector) for vector in vectors]) | columns)
 
 
 def _exact_blocks(value: int, exponent: int, turn: int, p: Parameters) -> list[Block]:

@@ -23,7 +23,7 @@ from intnet.numbers.formats import Shift
 from intnet.numbers.microscaling import MXINT8, Microscaling
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.small_floats import FLOATS
-from intnet.packs.units.signals import Columns, Group, Unit, column, ends
+from intnet.packs.units.signals import Columns, Group, Unit, column, marks
 from intnet.packs.units.words import K_Q, log2_r
 from intnet.runs import run_folder
 
@@ -153,7 +153,7 @@ def _vectors(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
     for event, codes in tensors:
         images = [image.reshape(-1) for image in codes]
         for part, vectors in (("tensor", [codes.reshape(-1)]), ("images", images)):
-            columns = ends([v.size for v in vectors]) | {"x": np.concatenate(vectors)}
+            columns = marks([v.size for v in vectors]) | {"x": np.concatenate(vectors)}
             groups.append(Group(f"{_name(event)}.{part}", "real sqrt2", columns, event.step + 1))
     parameters = settled(unit, settings, {"EX": exponent}, {"W": _width(*(codes for _, codes in tensors))})
     return Taken(groups, parameters)
@@ -196,7 +196,7 @@ def _products(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
     for x, w, _, step in rows:
         left, right = _every_product(_padded(x, lanes), _padded(w, lanes))
         beats = -(-x.shape[1] // lanes)
-        columns = ends([beats] * (len(left) // beats)) | {"x": left, "w": right}
+        columns = marks([beats] * (len(left) // beats)) | {"x": left, "w": right}
         columns["bias"] = np.zeros(len(left), np.int64)
         groups.append(Group(f"{PRODUCT}.x1.step{step}", "real", columns, step))
     (ex, ew), grid = rows[0][2], -7
@@ -221,7 +221,7 @@ def _blocks(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
         xm, xe = _normalised(_padded(x, p["BLOCK"]), ex, p["M"])
         wm, we = _normalised(_padded(w, p["BLOCK"]), ew, p["M"])
         (left, right), (left_e, right_e) = _every_product(xm, wm), _every_product(xe, we)
-        columns = ends([xm.shape[1]] * (len(left) // xm.shape[1]))
+        columns = marks([xm.shape[1]] * (len(left) // xm.shape[1]))
         columns |= {"xm": left, "wm": right, "xe": left_e, "we": right_e}
         groups.append(Group(f"{PRODUCT}.e4.step{step}", "real", columns, step))
     return Taken(groups, p)
@@ -236,7 +236,7 @@ def _scaled(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
         b, sb = _microscaled(_padded(errors, size), ee, p["B"], p["LANES"])
         a, sa = _microscaled(_padded(weights, size), ew, p["A"], p["LANES"])
         (b, a), (sb, sa) = _every_product(b, a), _every_product(sb, sa)
-        columns = ends([size // p["LANES"]] * (len(a) * p["LANES"] // size))
+        columns = marks([size // p["LANES"]] * (len(a) * p["LANES"] // size))
         columns |= {"a": a, "b": b, "sa": sa, "sb": sb}
         groups.append(Group(f"{PRODUCT}.mx.step{step}", "real", columns, step))
     return Taken(groups, p)

@@ -21,7 +21,7 @@ from intnet.inspect.trail import FRACTION_BITS, REMAINDER_BITS
 from intnet.numbers.formats import Flag
 from intnet.numbers.qtensor import QTensor
 from intnet.packs.circuits import coverage, fast
-from intnet.packs.circuits.c_model import NARROW, identifier
+from intnet.packs.circuits.c_model import NARROW, c_name
 from intnet.packs.ports import Filled, Port
 from intnet.packs.units.signals import Columns, Parameters, column
 from intnet.spec import units as definition
@@ -265,7 +265,7 @@ def results(name: str, parameters: Parameters, ran: Ran) -> Results:
 def _wires(circuit: Circuit, words: Lists) -> list[Filled]:
     """Every wire that 63 bits hold."""
     return [
-        step(f"wire.{identifier(name)}", column(words[name]), f"the wire {name}", wire.bits, wire.signed)
+        step(f"wire.{c_name(name)}", column(words[name]), f"the wire {name}", wire.bits, wire.signed)
         for name, wire in circuit.wires.items()
         if wire.bits <= NARROW
     ]
