@@ -159,7 +159,7 @@ def own(
 
     ConfigError for a name that the library has and for settings that the unit has not; PackError where the
     circuit's ports are not the unit's, by name, by width or by sign, for vectors that do not go into them,
-    and for names that the testbench cannot have.
+    for groups of an L4 pack that do not say their steps, and for names that the testbench cannot have.
     """
     if unit.name in UNITS:
         raise ConfigError(f"{unit.name} is a unit of the library: give yours another name")
