@@ -43,7 +43,7 @@ MOVED = {
             "v * (1 / keep) where the element's mask.words is below keep * 2^32, else 0, exactly; in"
             " inference v itself",
             "v * k where the element's mask.words is below keep * 2^32, exactly, else 0; k is the binary32"
-            " nearest to 1 / keep; in inference v itself",
+            " nearest to the binary64 nearest to 1 / keep; in inference v itself",
         ),
         "handed": ("e0 * (1 / keep) where x4 was kept, else 0", "e0 * k where x4 was kept, else 0"),
     },

@@ -21,7 +21,7 @@ from intnet.spec import float32 as floats
 from intnet.spec import float_batch_norm as float_norm
 from intnet.spec import pooling, products, range_norm
 from intnet.spec.elementary import silu_error32
-from intnet.spec.elementwise import scale_grad_at, stays
+from intnet.spec.elementwise import dropout32_at, dropout_at, scale_grad_at
 from intnet.spec.geometry import Pair
 from intnet.spec.tensor import Fixed, Tensor, places
 from intnet.spec.values import (
@@ -363,22 +363,16 @@ class Walk:
 
     def _dropout(self, layer: Layer, x: Value) -> Value:
         """x4 = x / keep where word < keep 2^32, else 0."""
-        drawn = self.rules.words(f"{layer.name}/mask", len(elements(x)))
-        self.kept[layer.name] = [stays(word, layer.keep) for word in drawn]
+        self.kept[layer.name] = self.rules.words(f"{layer.name}/mask", len(elements(x)))
         return self.rules.activation(layer, "x4", self._dropped(layer, x))
 
     def _dropout_back(self, layer: Layer, e: Value) -> Value:
         return self._dropped(layer, self.rules.error(layer, "e0", e))
 
     def _dropped(self, layer: Layer, x: Value) -> Value:
-        up, mask = 1 / layer.keep, self.kept[layer.name]
-        if isinstance(x, Tensor):
-            by = floats.to_float32(up)
-            return Tensor(
-                x.shape,
-                [floats.mul32(v, by) if kept else 0 * v for v, kept in zip(x.values, mask, strict=True)],
-            )
-        return Quotient(x.shape, [v * up if kept else 0 * v for v, kept in zip(exact(x), mask, strict=True)])
+        make, by = (Tensor, dropout32_at) if isinstance(x, Tensor) else (Quotient, dropout_at)
+        pairs = zip(exact(x), self.kept[layer.name], strict=True)
+        return make(x.shape, [by(v, word, layer.keep) for v, word in pairs])
 
     def _join(self, layer: Layer, x: Value) -> Value:
         """x4 of what was added ahead of it."""

@@ -21,6 +21,7 @@ from intnet.spec import (
 from intnet.spec import batch_norm as norm
 from intnet.spec import convolution as conv
 from intnet.spec import float32 as floats
+from intnet.spec.nets import Layer, Rules, Walk
 from intnet.spec.tensor import places
 from tests.support import cases
 
@@ -271,6 +272,24 @@ def test_float_dropout_and_sums():
     assert elementwise.dropout32_at(F(3), 2**32 - 1, third) == 0
     tenth = F(9, 10)  # 10/9 = 1.1111112 in float32
     assert elementwise.dropout32_at(F(1), 0, tenth) == F(9320676, 2**23)
+
+
+class Drawing(Rules):
+    """All stay: words of 0."""
+
+    def words(self, name: str, n: int) -> list[int]:
+        """n zeros."""
+        return [0] * n
+
+
+def test_the_walk_takes_the_reciprocal_of_keep_as_binary64_first():
+    layer = Layer("dropout", "drop", keep=F(553648127, 553648160))  # 1/keep is just above 1 + 2^-24,
+    assert floats.to_float32(1 / layer.keep) == 1 + F(1, 2**23)  # which is the binary64 nearest to it: a tie
+    walk, ones = Walk(Drawing(), "none"), Tensor((2,), [F(1)] * 2)
+    assert walk.forward((layer,), ones) == walk.backward((layer,), ones) == ones
+
+
+def test_float_sums():
     assert elementwise.add_float32(Tensor((1,), [F(2**24)]), Tensor((1,), [F(1)])).values == [2**24]
     assert (elementwise.tanh_grad_at(F(3), F(1, 2)), elementwise.sigmoid_grad_at(F(3), F(1, 4))) == (
         F(9, 4),
