@@ -16,7 +16,7 @@ format, backward in another; `Bifurcated` is an error in two.
 
 Defined by `spec/products.py: forward`, `spec/products.py: input_error`, `spec/products.py: weight_gradient`,
 `spec/products.py: with_bias`, `spec/products.py: bias_gradient`, `spec/convolution.py: conv2d`,
-`spec/convolution.py: conv32`, `spec/convolution.py: linear`, `spec/convolution.py: linear32`.
+`spec/convolution.py: conv32`.
 """
 
 from collections.abc import Callable

@@ -59,11 +59,7 @@ def _operands(path: str, held: Mapping[str, Any], window: Mapping[str, Any]) -> 
     if not all(isinstance(one, Fixed | Tensor) for one in (first, second, x0, w)):
         return None
     assert x0 is not None and w is not None
-    linear = len(w.shape) == 2
-    if linear:
-        g = conv.linear_shape(x0.shape, w.shape)
-    else:
-        g = conv_shape(x0.shape, w.shape, window["stride"], window["padding"], window["groups"])
+    g = conv_shape(x0.shape, w.shape, window["stride"], window["padding"], window.get("groups", 1))
     shapes = {"x1": (g.n, g.oh, g.ow, g.o), "e4": (g.n, g.h, g.w, g.c), "gW": (g.o, g.cg, g.kh, g.kw)}
     rules = {
         "x1": conv.conv2d_at, "e4": conv.conv2d_input_grad_at, "gW": conv.conv2d_weight_grad_at,

@@ -1,14 +1,14 @@
 """Convolutions, linear layers and their gradients: exact sums, and float32 sums in the contract's order.
 
     conv2d   y = w * x      conv2d_input_grad   dx = w^T e      conv2d_weight_grad   dw = e x^T
-    linear   y = x w^T      linear_input_grad   dx = e w        linear_weight_grad   dw = e^T x
 
 In WAGEUBN's symbols x1 = Wq x0 (2), e4 = Wq^T e3 (3) and gW = e3 x0^T (4), exact; a float32 method has the
-same products rounded. A linear layer is a convolution of images of one pixel by a kernel of one. `geometry`
-has the equations with all indices and the order of their terms. An element rule (`..._at`) makes one element
-out of flat lists by a `dot`: `exact_dot` of integers or Fractions; `float32.dot_units` of float32 in units;
-the weight gradient sums over the batch, so its float32 rule is `float32.batch_dot_units` of g.oh * g.ow terms
-an image. Whole tensors are comprehensions over the element rules: `conv2d` is exact, `conv32` float32.
+same products rounded. A linear layer is a convolution of images of one pixel by a kernel of one: every
+function takes x as (N, C), w as (O, C) and e as (N, O) too. `geometry` has the equations with all indices and
+the order of their terms. An element rule (`..._at`) makes one element out of flat lists by a `dot`:
+`exact_dot` of integers or Fractions; `float32.dot_units` of float32 in units; the weight gradient sums over
+the batch, so its float32 rule is `float32.batch_dot_units` of g.oh * g.ow terms an image. Whole tensors are
+comprehensions over the element rules: `conv2d` is exact, `conv32` float32.
 
 >>> y = conv2d(Tensor((1, 2, 2, 1), [1, 2, 3, 4]), Tensor((1, 1, 2, 2), [1, 0, 0, -1]))
 >>> y.values                                # 1 * 1 + 4 * -1
@@ -25,7 +25,6 @@ from operator import mul
 from typing import Any
 
 from intnet.spec.float32 import (
-    add32,
     batch_dot_units,
     batch_sum32,
     dot_units,
@@ -41,7 +40,7 @@ from intnet.spec.geometry import (
     input_runs,
     weight_runs,
 )
-from intnet.spec.tensor import Number, Place, Tensor, places
+from intnet.spec.tensor import Place, Tensor, places
 
 Dot = Callable[[Sequence[Any], Sequence[Any]], Any]
 
@@ -94,21 +93,17 @@ def conv2d_weight_grad_at(
     return dot(*gathered(x, e, weight_runs(g, *place)))
 
 
-def linear_shape(x: Sequence[int], w: Sequence[int]) -> ConvShape:
-    """The convolution that x (N, C), w (O, C) are: (n, o) is its (n, 0, 0, o), (o, c) its (o, c, 0, 0)."""
-    return conv_shape((x[0], 1, 1, x[1]), (*w, 1, 1))
-
-
 # -- whole tensors, exact --------------------------------------------------------------------------
 
 
 def conv2d(
     x: Tensor, w: Tensor, stride: Pair = 1, padding: Pair = 0, groups: int = 1, dot: Dot = exact_dot
 ) -> Tensor:
-    """x (N, H, W, C), w (O, C/groups, kh, kw) to (N, OH, OW, O)."""
+    """x (N, H, W, C), w (O, C/groups, kh, kw) to (N, OH, OW, O); of x (N, C) to (N, O)."""
     g = conv_shape(x.shape, w.shape, stride, padding, groups)
     shape = (g.n, g.oh, g.ow, g.o)
-    return Tensor(shape, [conv2d_at(x.values, w.values, g, place, dot) for place in places(shape)])
+    y = [conv2d_at(x.values, w.values, g, place, dot) for place in places(shape)]
+    return Tensor(shape if len(x.shape) == 4 else (g.n, g.o), y)
 
 
 def conv2d_input_grad(
@@ -116,8 +111,9 @@ def conv2d_input_grad(
     dot: Dot = exact_dot,
 ) -> Tensor:  # fmt: skip
     """e (N, OH, OW, O) to the gradient of the input, of shape `x_shape`."""
-    g, shape = conv_shape(x_shape, w.shape, stride, padding, groups), tuple(x_shape)
-    return Tensor(shape, [conv2d_input_grad_at(e.values, w.values, g, place, dot) for place in places(shape)])
+    g = conv_shape(x_shape, w.shape, stride, padding, groups)
+    at = places((g.n, g.h, g.w, g.c))
+    return Tensor(tuple(x_shape), [conv2d_input_grad_at(e.values, w.values, g, place, dot) for place in at])
 
 
 def conv2d_weight_grad(
@@ -128,38 +124,9 @@ def conv2d_weight_grad(
 
     dot: None is `batch_dot` of the sizes
     """
-    g, shape = conv_shape(x.shape, w_shape, stride, padding, groups), tuple(w_shape)
-    by = dot or batch_dot(g)
-    return Tensor(shape, [conv2d_weight_grad_at(e.values, x.values, g, place, by) for place in places(shape)])
-
-
-def _pixels(t: Tensor) -> Tensor:
-    """(N, C) as images of one pixel."""
-    return Tensor((t.shape[0], 1, 1, t.shape[1]), t.values)
-
-
-def _taps(w: Tensor) -> Tensor:
-    """(O, C) as kernels of one."""
-    return Tensor((*w.shape, 1, 1), w.values)
-
-
-def linear(x: Tensor, w: Tensor, bias: Sequence[Number] | None = None) -> Tensor:
-    """x (N, C), w (O, C), bias (O,) to (N, O)."""
-    y = conv2d(_pixels(x), _taps(w))
-    out = y.values if bias is None else [v + bias[i % len(bias)] for i, v in enumerate(y.values)]
-    return Tensor((x.shape[0], w.shape[0]), out)
-
-
-def linear_input_grad(e: Tensor, w: Tensor) -> Tensor:
-    """e (N, O), w (O, C) to (N, C)."""
-    shape = (e.shape[0], w.shape[1])
-    return Tensor(shape, conv2d_input_grad(_pixels(e), _taps(w), (shape[0], 1, 1, shape[1])).values)
-
-
-def linear_weight_grad(e: Tensor, x: Tensor) -> Tensor:
-    """e (N, O), x (N, C) to (O, C)."""
-    shape = (e.shape[1], x.shape[1])
-    return Tensor(shape, conv2d_weight_grad(_pixels(e), _pixels(x), (*shape, 1, 1)).values)
+    g = conv_shape(x.shape, w_shape, stride, padding, groups)
+    at, by = places((g.o, g.cg, g.kh, g.kw)), dot or batch_dot(g)
+    return Tensor(tuple(w_shape), [conv2d_weight_grad_at(e.values, x.values, g, place, by) for place in at])
 
 
 def bias_grad(e: Tensor) -> list[Any]:
@@ -190,26 +157,6 @@ def conv32_weight_grad(
     """`conv2d_weight_grad` of float32, over (image, row, column): sums over the batch."""
     how = stride, padding, groups, None
     return tensor_values(conv2d_weight_grad(tensor_units(e), tensor_units(x), w_shape, *how))
-
-
-def linear32(x: Tensor, w: Tensor, bias: Sequence[Fraction] | None = None) -> Tensor:
-    """`linear` of float32; the bias is added last with one addition."""
-    out = conv32(_pixels(x), _taps(w)).values
-    if bias is not None:
-        out = [add32(v, bias[i % len(bias)]) for i, v in enumerate(out)]
-    return Tensor((x.shape[0], w.shape[0]), out)
-
-
-def linear32_input_grad(e: Tensor, w: Tensor) -> Tensor:
-    """`linear_input_grad` of float32; over the outputs."""
-    shape = (e.shape[0], w.shape[1])
-    return Tensor(shape, conv32_input_grad(_pixels(e), _taps(w), (shape[0], 1, 1, shape[1])).values)
-
-
-def linear32_weight_grad(e: Tensor, x: Tensor) -> Tensor:
-    """`linear_weight_grad` of float32; over the batch."""
-    shape = (e.shape[1], x.shape[1])
-    return Tensor(shape, conv32_weight_grad(_pixels(e), _pixels(x), (*shape, 1, 1)).values)
 
 
 def bias32_grad(e: Tensor) -> list[Fraction]:

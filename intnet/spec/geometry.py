@@ -104,9 +104,12 @@ def both(pair: Pair) -> tuple[int, int]:
 def conv_shape(
     x: Sequence[int], w: Sequence[int], stride: Pair = 1, padding: Pair = 0, groups: int = 1
 ) -> ConvShape:
-    """The sizes of the convolution of an NHWC input shape with an OIHW weight shape."""
-    n, h, width, c = x
-    o, cg, kh, kw = w
+    """The sizes of the convolution of an NHWC input shape with an OIHW weight shape.
+
+    (N, C) are images of one pixel, (O, C) kernels of one tap: a linear layer.
+    """
+    n, h, width, c = x if len(x) == 4 else (x[0], 1, 1, x[1])
+    o, cg, kh, kw = w if len(w) == 4 else (*w, 1, 1)
     if c != cg * groups or o % groups:
         raise ValueError(f"{c} channels and weight {tuple(w)} do not fit {groups} groups")
     (sh, sw), (top, bottom, left, right) = both(stride), pads(padding)

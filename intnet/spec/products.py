@@ -25,11 +25,6 @@ class Window(Protocol):
     """What a product has to know of its layer."""
 
     @property
-    def kind(self) -> str:
-        """'linear' or 'conv'."""
-        ...
-
-    @property
     def stride(self) -> Pair:
         """Of a convolution."""
         ...
@@ -63,23 +58,17 @@ def _product(
 
 def forward(layer: Window, x0: Value, w: Value) -> Value:
     """x1 = W * x0."""
-    if layer.kind == "linear":
-        return _product((conv.linear, conv.linear32), x0, w)
     return _product((conv.conv2d, conv.conv32), x0, w, layer.stride, layer.padding, layer.groups)
 
 
 def input_error(layer: Window, e3: Value, w: Value, x_shape: tuple[int, ...]) -> Value:
     """e4 = W^T e3."""
-    if layer.kind == "linear":
-        return _product((conv.linear_input_grad, conv.linear32_input_grad), e3, w)
     by = conv.conv2d_input_grad, conv.conv32_input_grad
     return _product(by, e3, w, x_shape, layer.stride, layer.padding, layer.groups)
 
 
 def weight_gradient(layer: Window, e3: Value, x0: Value, w_shape: tuple[int, ...]) -> Value:
     """gW = e3 x0^T."""
-    if layer.kind == "linear":
-        return _product((conv.linear_weight_grad, conv.linear32_weight_grad), e3, x0)
     by = conv.conv2d_weight_grad, conv.conv32_weight_grad
     return _product(by, e3, x0, w_shape, layer.stride, layer.padding, layer.groups)
 

@@ -109,8 +109,8 @@ def test_excitation_on_the_way_forward(trace: Trace) -> None:
     assert trace["se.fc1/x0"].codes == direct(pooling.global_avg_pool(x).values)
     for fc in ("se.fc1", "se.fc2"):
         x0, wq, bq = (trace.real(f"{fc}/{path}") for path in ("x0", "Wq", "bq"))
-        want = convolution.linear(x0, wq, bq.values)
-        assert trace.real(f"{fc}/x1").values == want.values
+        want = [v + bq.values[i % len(bq.values)] for i, v in enumerate(convolution.conv2d(x0, wq).values)]
+        assert trace.real(f"{fc}/x1").values == want
     assert trace["se.scale_activation/x4"].codes == curve("sigmoid", trace.real("se.fc2/x1"))
     s = trace.real("se.scale_activation/x4")
     scaled = [v * s.values[i // 120 * 4 + i % 4] for i, v in enumerate(x.values)]

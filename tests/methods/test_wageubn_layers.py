@@ -167,10 +167,10 @@ def test_hidden_linear_with_bias(seen: Recorded) -> None:
     x0, wq, e3 = seen["fc1/x0"], seen["fc1/Wq"], seen["fc1/e3"]
     assert x0 == seen["drop/x4"]._replace(shape=(N, 90))
     assert wq == q(wq.shape, layers.weight_q(fixed(seen.before["fc1/W"])))
-    assert seen["fc1/x1"] == with_bias(convolution.linear(x0.ints(), wq.ints()), -14, seen["fc1/bq"])
-    e4 = convolution.linear_input_grad(e3.ints(), wq.ints())
+    assert seen["fc1/x1"] == with_bias(convolution.conv2d(x0.ints(), wq.ints()), -14, seen["fc1/bq"])
+    e4 = convolution.conv2d_input_grad(e3.ints(), wq.ints(), x0.shape)
     assert seen["fc1/e4"] == Fixed(e4.shape, e4.values, e3.exponent + wq.exponent)
-    check_weight_gradient(seen, "fc1", convolution.linear_weight_grad(e3.ints(), x0.ints()))
+    check_weight_gradient(seen, "fc1", convolution.conv2d_weight_grad(e3.ints(), x0.ints(), wq.shape))
 
 
 def test_the_float_classifier_hands_its_error_to_the_last_relu(seen: Recorded) -> None:
@@ -185,7 +185,7 @@ def test_the_float_classifier_hands_its_error_to_the_last_relu(seen: Recorded) -
 def test_weight_decay_is_added_exactly_before_cq() -> None:
     seen = Recorded(weight_decay=5)
     x0, e3 = seen["fc1/x0"], seen["fc1/e3"]
-    exact = convolution.linear_weight_grad(e3.ints(), x0.ints())
+    exact = convolution.conv2d_weight_grad(e3.ints(), x0.ints(), seen["fc1/Wq"].shape)
     gw = [v * power(e3.exponent + x0.exponent) for v in exact.values]
     decayed = [g + w / 32 for g, w in zip(gw, values(seen.before["fc1/W"]), strict=True)]
     assert seen.values("fc1/gW") == decayed != gw

@@ -66,7 +66,7 @@ def linear(batch: int) -> Sum:
     e, x = draw(3, batch, 3), draw(4, batch, 5)
     return Sum(
         lambda first, end: float32.matmul_tn(e[first:end], x[first:end]).reshape(-1),
-        lambda: as_float32(definition_of.linear32_weight_grad(tensor(e), tensor(x)).values),
+        lambda: as_float32(definition_of.conv32_weight_grad(tensor(e), tensor(x), (3, 5)).values),
     )
 
 

@@ -21,6 +21,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.ops import add_bias, conv2d, linear
 from intnet.ops.kernels.float_products import conv2d_weight_grad
 from intnet.ops.kernels.int_products import plan
+from intnet.spec.products import with_bias
 from tests.support.opcheck import (
     fixed,
     floating,
@@ -142,9 +143,9 @@ def test_integer_linear(
         return
     got, (dx, dw) = run(linear, x, w, error=e)
     ints = {name: fixed(value).ints() for name, value in (("x", x), ("w", w), ("e", e))}
-    check_product(got, x, w, cin, oracle.convolution.linear(ints["x"], ints["w"]))
-    check_product(dx, e, w, cout, oracle.convolution.linear_input_grad(ints["e"], ints["w"]))
-    check_product(dw, e, x, n, oracle.convolution.linear_weight_grad(ints["e"], ints["x"]))
+    check_product(got, x, w, cin, oracle.convolution.conv2d(ints["x"], ints["w"]))
+    check_product(dx, e, w, cout, oracle.convolution.conv2d_input_grad(ints["e"], ints["w"], (n, cin)))
+    check_product(dw, e, x, n, oracle.convolution.conv2d_weight_grad(ints["e"], ints["x"], (cout, cin)))
 
 
 @pytest.mark.parametrize("top", [127, 1023, 8191, 8192, 32767])
@@ -274,9 +275,9 @@ def test_float_linear_with_bias(n: int, cin: int, cout: int) -> None:
     got, (dx, dw) = run(linear, x, w, error=e)
     out, (dy, db) = run(add_bias, got, b, error=e)
     tx, tw, te = tensor(x), tensor(w), tensor(e)
-    assert tensor(out) == oracle.convolution.linear32(tx, tw, tensor(b).values)
-    assert tensor(dx) == oracle.convolution.linear32_input_grad(te, tw)
-    assert tensor(dw) == oracle.convolution.linear32_weight_grad(te, tx)
+    assert tensor(out) == with_bias(oracle.convolution.conv32(tx, tw), tensor(b))
+    assert tensor(dx) == oracle.convolution.conv32_input_grad(te, tw, x.shape)
+    assert tensor(dw) == oracle.convolution.conv32_weight_grad(te, tx, w.shape)
     assert dy is e
     assert tensor(db).values == oracle.convolution.bias32_grad(te)
 

@@ -20,7 +20,7 @@ from intnet.packs.layers import capture, paths
 from intnet.runs import run_folder
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as quantizers
-from intnet.spec.convolution import linear, linear_input_grad, linear_weight_grad
+from intnet.spec.convolution import conv2d, conv2d_input_grad, conv2d_weight_grad
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import Fixed, power
 from intnet.spec.words import words as philox
@@ -74,7 +74,7 @@ def test_forward(block: Plain) -> None:
     w, x0 = block["fc2/W.old"], block["fc2/x0"]
     same(block, "fc2/Wq", by_hand.as_fixed(w.shape, by_hand.weight_q(w)))
     wq = block["fc2/Wq"]
-    x1 = linear(x0.ints(), wq.ints())
+    x1 = conv2d(x0.ints(), wq.ints())
     same(block, "fc2/x1", Fixed(x1.shape, x1.values, x0.exponent + wq.exponent))
     normed = norm.batch_norm(block["fc2/x1"].real())
     for name, want in (("mu", normed.mu), ("sigma", normed.sigma), ("x2", normed.x2)):
@@ -106,9 +106,9 @@ def test_backward(block: Plain) -> None:
     e3 = by_hand.error_q(back.dx1, e2_variant)
     same(block, "fc2/e3", by_hand.as_fixed(e1.shape, e3))
     e3_fixed, wq, x0 = block["fc2/e3"], block["fc2/Wq"], block["fc2/x0"]
-    e4 = linear_input_grad(e3_fixed.ints(), wq.ints())
+    e4 = conv2d_input_grad(e3_fixed.ints(), wq.ints(), x0.shape)
     same(block, "fc2/e4", Fixed(e4.shape, e4.values, e3_fixed.exponent + wq.exponent))
-    gw = linear_weight_grad(e3_fixed.ints(), x0.ints())
+    gw = conv2d_weight_grad(e3_fixed.ints(), x0.ints(), wq.shape)
     same(block, "fc2/gW", Fixed(gw.shape, gw.values, e3_fixed.exponent + x0.exponent))
 
 

@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import pytest
 
-from intnet.spec import Tensor, convolution, elementary, float64, tensor
+from intnet.spec import Tensor, convolution, elementary, float64, products, tensor
 from intnet.spec import float32 as floats
 from tests.support import cases
 
@@ -70,10 +70,10 @@ def test_float_convolution_orders():
 
 def test_float_linear_layer():
     x, w = tensor([[F(1), F(2)]]), tensor([[F(3), F(4)], [F(1, 2), F(-1)]])
-    assert convolution.linear32(x, w, [F(1), F(2**-3)]).values == [12, F(-11, 8)]
+    assert products.with_bias(convolution.conv32(x, w), tensor([F(1), F(2**-3)])).values == [12, F(-11, 8)]
     e = tensor([[F(1), F(-2)]])
-    assert convolution.linear32_input_grad(e, w).values == [2, 6]
-    assert convolution.linear32_weight_grad(e, x).values == [1, 2, -2, -4]
+    assert convolution.conv32_input_grad(e, w, x.shape).values == [2, 6]
+    assert convolution.conv32_weight_grad(e, x, w.shape).values == [1, 2, -2, -4]
     assert convolution.bias32_grad(tensor([[F(1), F(2)], [F(3), F(5)]])) == [4, 7]
 
 

@@ -341,6 +341,6 @@ def test_block_products_are_rounded_once():
     """1 + 2^-24 is a tie, to even; 1 + 2^-24 + 2^-40 is not."""
     a, b = Tensor((1, 3), [F(1), F(1, 2**12), F(1, 2**20)]), Tensor((2, 3), [F(1), F(1, 2**12), F(0)] * 2)
     b.values[5] = F(1, 2**20)
-    exact = block_float.exact(convolution.linear, a, b)
+    exact = block_float.exact(convolution.conv2d, a, b)
     assert exact.values == [1 + F(1, 2**24), 1 + F(1, 2**24) + F(1, 2**40)]
     assert block_float.rounded(exact).values == [1, 1 + F(1, 2**23)]

@@ -61,9 +61,9 @@ def test_gradients_are_the_transposes(stride, padding, groups):
 
 def test_linear_by_hand():
     x, w, e = tensor([[1, 2], [3, 4]]), tensor([[5, 6], [7, 8], [9, 1]]), tensor([[1, 0, 2], [0, 1, -1]])
-    assert conv.linear(x, w, [100, 0, 0]).nested() == [[117, 23, 11], [139, 53, 31]]
-    assert conv.linear_input_grad(e, w).nested() == [[23, 8], [-2, 7]]
-    assert conv.linear_weight_grad(e, x).nested() == [[1, 2], [3, 4], [-1, 0]]
+    assert conv.conv2d(x, w).nested() == [[17, 23, 11], [39, 53, 31]]
+    assert conv.conv2d_input_grad(e, w, x.shape).nested() == [[23, 8], [-2, 7]]
+    assert conv.conv2d_weight_grad(e, x, w.shape).nested() == [[1, 2], [3, 4], [-1, 0]]
     assert conv.bias_grad(e) == [1, 1, 1]
 
 
@@ -216,9 +216,9 @@ def test_one_element_of_a_float_weight_gradient_is_a_batch():
     assert conv.conv2d_weight_grad_at(rising, ones, g, at, conv.batch_dot(g)) == floats.units(F(2**24 + 16))
     assert conv.conv2d_weight_grad_at(falling, ones, g, at, conv.batch_dot(g)) == big
     e = Tensor((17, 1), [floats.value(v) for v in rising])
-    assert conv.linear32_weight_grad(e, Tensor((17, 1), [F(1)] * 17)).values == [2**24 + 16]
+    assert conv.conv32_weight_grad(e, Tensor((17, 1), [F(1)] * 17), (1, 1)).values == [2**24 + 16]
     assert conv.bias32_grad(e) == [2**24 + 16]
-    g = conv.linear_shape((2, 3), (4, 3))
+    g = geometry.conv_shape((2, 3), (4, 3))
     assert conv.conv2d_at([1, 2, 3, 4, 5, 6], list(range(12)), g, (1, 0, 0, 3)) == 4 * 9 + 5 * 10 + 6 * 11
 
 

@@ -98,7 +98,7 @@ def _limits(kept: tuple[int, ...], depth: int, total_taps: int) -> tuple[int, ..
 def matmul_nt(a: F32, b: F32) -> F32:
     """a[M, K] @ b[N, K].T -> [M, N]: a linear layer's forward pass.
 
-    Defined by `spec/convolution.py: linear32`.
+    Defined by `spec/convolution.py: conv32`.
     """
     a, b = _operand(a, 2, "a"), _checked(b, 2, "b")
     if a.shape[1] != b.shape[1]:
@@ -109,14 +109,14 @@ def matmul_nt(a: F32, b: F32) -> F32:
 
 
 def matmul(a: F32, b: F32) -> F32:
-    """a[M, K] @ b[K, N] -> [M, N]. Defined by `spec/convolution.py: linear32_input_grad`."""
+    """a[M, K] @ b[K, N] -> [M, N]. Defined by `spec/convolution.py: conv32_input_grad`."""
     return matmul_nt(a, _checked(b, 2, "b").T)
 
 
 def matmul_tn(a: F32, b: F32) -> F32:
     """a[K, M].T @ b[K, N] -> [M, N]: a linear layer's weight gradient; k are the images of a batch.
 
-    Defined by `spec/convolution.py: linear32_weight_grad`.
+    Defined by `spec/convolution.py: conv32_weight_grad`.
     """
     a, b = _operand(_checked(a, 2, "a").T, 2, "a"), _checked(b, 2, "b").T
     if a.shape[1] != b.shape[1]:

@@ -222,10 +222,10 @@ def gemm(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
 
 
 def gemm_nn(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
-    """c[M, N] = a[M, K] . b[K, N]. Defined by `spec/convolution.py: linear_input_grad`."""
+    """c[M, N] = a[M, K] . b[K, N]. Defined by `spec/convolution.py: conv2d_input_grad`."""
     return gemm(a, b.T, how)
 
 
 def gemm_tn(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
-    """c[M, N] = a[K, M] . b[K, N]. Defined by `spec/convolution.py: linear_weight_grad`."""
+    """c[M, N] = a[K, M] . b[K, N]. Defined by `spec/convolution.py: conv2d_weight_grad`."""
     return gemm(a.T, b.T, how)

@@ -26,14 +26,12 @@ def _partial(plain: Plain, product: Product, tile: int) -> list[int]:
     shape, window = plain.shape(product.result), {"groups": 1} | dict(product.window)
     how: Any = {"stride": window["stride"], "padding": window["padding"], "groups": window["groups"]}
     how["dot"] = conv.tiled_dot(tile)
-    if len(shape) == 2:  # images of one pixel, kernels of one
-        shape = (*shape, 1, 1) if product.path == "gW" else (shape[0], 1, 1, shape[1])
     if product.path == "x1":
-        found = conv.conv2d(_images(b), _taps(a), **how)
+        found = conv.conv2d(b, a, **how)
     elif product.path == "e4":
-        found = conv.conv2d_input_grad(_images(b), _taps(a), shape, **how)
+        found = conv.conv2d_input_grad(b, a, shape, **how)
     else:
-        found = conv.conv2d_weight_grad(_images(a), _images(b), shape, **how)
+        found = conv.conv2d_weight_grad(a, b, shape, **how)
     assert len(found.values) == prod(shape)
     return [sums[k] for k in range(len(found.values[0])) for sums in found.values]
 
@@ -42,11 +40,3 @@ def _codes(plain: Plain, name: str) -> Tensor:
     value = plain.value(name)
     assert isinstance(value, Fixed)
     return value.ints()
-
-
-def _images(t: Tensor) -> Tensor:
-    return t if len(t.shape) == 4 else Tensor((t.shape[0], 1, 1, t.shape[1]), t.values)
-
-
-def _taps(w: Tensor) -> Tensor:
-    return w if len(w.shape) == 4 else Tensor((*w.shape, 1, 1), w.values)

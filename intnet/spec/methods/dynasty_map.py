@@ -62,20 +62,17 @@ def work(
     layer: nets.Layer, x: tuple[int, ...], w: tuple[int, ...]
 ) -> tuple[dict[Index, int], dict[Index, int]]:
     """T: multiply-adds of one product, counted one by one, of every block of the weights and of the input."""
-    if layer.kind == "linear":
-        x, w = (x[0], 1, 1, x[1]), (*w, 1, 1)
+    axes = 0, len(x) - 1
     shape = conv_shape(x, w, layer.stride, layer.padding, layer.groups)
-    of_x = [block_float.block_of(place, (0, 3)) for place in places(x)]
+    of_x = [block_float.block_of(place, axes) for place in places(x)]
     of_w = [block_float.block_of(place, (0, 1)) for place in places(w)]
     weights = {block: 0 for block in block_float.blocks(w, (0, 1))}
-    inputs = {block: 0 for block in block_float.blocks(x, (0, 3))}
+    inputs = {block: 0 for block in block_float.blocks(x, axes)}
     for terms in forward_terms(shape):
         for i, j in terms:
             if i >= 0 and j >= 0:
                 weights[of_w[j]] += 1
                 inputs[of_x[i]] += 1
-    if layer.kind == "linear":
-        return {b[:2]: t for b, t in weights.items()}, {(b[0], b[3]): t for b, t in inputs.items()}
     return weights, inputs
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from intnet.verify.rules.elementwise import CURVES, Add, Dropout, Flatten, Loss, Own, Relu, Scale
 from intnet.verify.rules.norm import BatchNorm, Normalize, RangeNorm, ScaleShift
 from intnet.verify.rules.pools import AdaptiveMean, GlobalMean, Max, Mean
-from intnet.verify.rules.products import AddBias, Conv, Linear
+from intnet.verify.rules.products import AddBias, Conv
 
 RULES: dict[str, Any] = CURVES | {
     "adaptive_avg_pool2d": AdaptiveMean(),
@@ -17,7 +17,7 @@ RULES: dict[str, Any] = CURVES | {
     "dropout": Dropout(),
     "flatten": Flatten(),
     "global_avg_pool": GlobalMean(),
-    "linear": Linear(),
+    "linear": Conv(),
     "max_pool2d": Max(),
     "normalize": Normalize(),
     "range_norm": RangeNorm(),

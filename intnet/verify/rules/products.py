@@ -208,10 +208,8 @@ class Conv(Rule):
         """Of the result x0 W, of the input's gradient e3 W, of the weight's x0 e3."""
         call = what.call
         x, w = map(forward_copy, call.operands[:2])
-        x_shape = x.shape if len(x.shape) == 4 else (x.shape[0], 1, 1, x.shape[1])
-        w_shape = w.shape if len(w.shape) == 4 else (*w.shape, 1, 1)
         given = (call.attributes.get(name, start) for name, start in WINDOW.items())
-        g = geometry.conv_shape(x_shape, w_shape, *given)
+        g = geometry.conv_shape(x.shape, w.shape, *given)
         if isinstance(what, Call):
             return Product(g, x, w, ("x0", "W"), (g.n, g.oh, g.ow, g.o), forward_runs)
         e, e_weight = bifurcated(what.gradient)
@@ -247,13 +245,6 @@ class Conv(Rule):
             factors = [written(values.at(v, np.array([at]))[0]) for v, at in ((p.a, i), (p.b, j))]
             lines.append(f"  {' * '.join(named)}: {'; '.join(factors)}")
         return [*lines, "  ..."] if len(pairs) > TERMS else lines
-
-
-class Linear(Conv):
-    """linear."""
-
-    exact = ("convolution.linear", "convolution.linear_input_grad", "convolution.linear_weight_grad")
-    floats = ("convolution.linear32", "convolution.linear32_input_grad", "convolution.linear32_weight_grad")
 
 
 class AddBias(Elementwise):

@@ -142,7 +142,7 @@ def test_zero_blocks_have_no_say(gap: int) -> None:
     assert Banded(x.q).bands() == [Band(0, 0, 127)]
     assert Banded(x.q).aligned(Band(0, 0, 127)).codes.dtype == np.int8
     exact = oracle.Tensor((8, 8), [F(int(code)) for code in x.q.codes.reshape(-1)])
-    agrees(block_product(x.q, w.q, 8, gemm), oracle.convolution.linear(exact, w.exact))
+    agrees(block_product(x.q, w.q, 8, gemm), oracle.convolution.conv2d(exact, w.exact))
 
 
 def test_all_zero_operands_give_zeros() -> None:
@@ -177,7 +177,7 @@ def test_exponents_that_broadcast_and_plain_operands() -> None:
         (QTensor(a, channel), QTensor(b, rows)), (QTensor(a, -7), QTensor(b, channel)),
         (QTensor(a, channel), QTensor(b, 3)), (QTensor(a, np.array(-5)), QTensor(b, np.array([[2]]))),
     ):  # fmt: skip
-        want = oracle.convolution.linear(*(oracle.Tensor(q.shape, values(q)) for q in (x, w)))
+        want = oracle.convolution.conv2d(*(oracle.Tensor(q.shape, values(q)) for q in (x, w)))
         agrees(run(linear, x, w)[0], want)
 
 
@@ -213,7 +213,7 @@ def assert_sums(exponents: list[int]) -> None:
     for unit in (0, -21, -22, -23, -24, -25, -60, -128):
         x = QTensor(np.array(signs, np.int8), np.array(exponents, np.int16))
         w = row([unit] * len(exponents))
-        want = oracle.convolution.linear(*(oracle.Tensor(q.shape, values(q)) for q in (x, w)))
+        want = oracle.convolution.conv2d(*(oracle.Tensor(q.shape, values(q)) for q in (x, w)))
         agrees(block_product(x, w, len(exponents), gemm), want)
 
 
@@ -282,7 +282,7 @@ def test_codes_whose_own_products_pass_int64(bits: tuple[int, int]) -> None:
     """Two limbs a pair of bands, where single exponents need them."""
     x = operand(1, (3, 40), MATRIX, uniform(1, -90, 20), bits[0])
     w = operand(2, (2, 40), MATRIX, uniform(2, -90, 20), bits[1])
-    agrees(block_product(x.q, w.q, 40, gemm), oracle.convolution.linear(x.exact, w.exact))
+    agrees(block_product(x.q, w.q, 40, gemm), oracle.convolution.conv2d(x.exact, w.exact))
 
 
 # -- blocks, and what is refused ----------------------------------------------------------------

@@ -263,7 +263,7 @@ def assert_sums(exponents: list[int]) -> None:
     for unit in (0, -24, -60, -128):
         w = pair(np.full((1, blocks.shape[1]), 2.0**unit, np.float32), 8, MATRIX)
         got, _ = run(linear, x.q, w.q)
-        agrees(got, block_float.exact(oracle.convolution.linear, x.exact, w.exact))
+        agrees(got, block_float.exact(oracle.convolution.conv2d, x.exact, w.exact))
 
 
 TIES = [
@@ -293,7 +293,7 @@ def test_one_unit_beside_a_tie(below: int) -> None:
     x = pair(spaced, 8, MATRIX)
     w = pair(np.ones((1, 12), np.float32), 8, MATRIX)
     got, _ = run(linear, x.q, w.q)
-    agrees(got, block_float.exact(oracle.convolution.linear, x.exact, w.exact))
+    agrees(got, block_float.exact(oracle.convolution.conv2d, x.exact, w.exact))
 
 
 def test_total_cancellation_is_plus_zero() -> None:
@@ -317,7 +317,7 @@ def test_results_below_float32() -> None:
         a = pair(np.ldexp(x, low // 2).astype(np.float32), 8, MATRIX)
         b = pair(np.ldexp(np.ones((1, 4)), low - low // 2).astype(np.float32), 8, MATRIX)
         got, _ = run(linear, a.q, b.q)
-        agrees(got, block_float.exact(oracle.convolution.linear, a.exact, b.exact))
+        agrees(got, block_float.exact(oracle.convolution.conv2d, a.exact, b.exact))
 
 
 def test_results_beyond_float32_are_named() -> None:
