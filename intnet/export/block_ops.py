@@ -133,7 +133,7 @@ class BlockProduct(Op):
 class Plus(Op):
     """x + b or x + y in float32; b: float32, one a channel.
 
-    Defined by `spec/elementwise.py: add_float32`.
+    Defined by `spec/values.py: joined`.
     """
 
     b: np.ndarray | None = None

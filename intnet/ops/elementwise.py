@@ -5,8 +5,8 @@ relu     y = max(x, 0)                                         dx = dy where x >
 dropout  y = x * mask / keep, mask from random words           dx = dy * mask / keep
 flatten  (N, ...) -> (N, rest) in C order
 
-Defined by `spec/elementwise.py: add`, `spec/elementwise.py: relu`, `spec/elementwise.py: relu_grad`,
-`spec/elementwise.py: dropout`, `spec/elementwise.py: add_float32`, `spec/elementwise.py: dropout32_at`,
+Defined by `spec/values.py: joined`, `spec/elementwise.py: relu_at`, `spec/elementwise.py: relu_grad_at`,
+`spec/elementwise.py: dropout_at`, `spec/elementwise.py: dropout32_at`,
 `spec/values.py: reshaped`.
 """
 
@@ -132,7 +132,7 @@ def _relu_vjp(saved: Saved, e: Any) -> tuple[Any]:
 def _dropout(saved: Saved, x: Any, *, words: np.ndarray, keep: Fraction) -> Any:
     """An element stays where word * q < p * 2^32, keep = p/q: decided without rounding keep.
 
-    Defined by `spec/elementwise.py: stays`, `spec/elementwise.py: dropout`,
+    Defined by `spec/elementwise.py: stays`, `spec/elementwise.py: dropout_at`,
     `spec/elementwise.py: dropout32_at`.
     """
     p, q = keep.numerator, keep.denominator

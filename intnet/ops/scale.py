@@ -6,8 +6,8 @@
 Integers: exact products and sums, exponents add. float32: one rounding a product, sums by `fma32` in
 row-major order (`kernels/channels.py`).
 
-Defined by `spec/elementwise.py: scale`, `spec/elementwise.py: scale_grad`, `spec/elementwise.py: scale32`,
-`spec/elementwise.py: scale32_grad`.
+Defined by `spec/nets.py: Walk.scaled`, `spec/nets.py: Walk.scaled_back`, `spec/values.py: times`,
+`spec/elementwise.py: scale_grad_at`.
 """
 
 from typing import Any

@@ -18,15 +18,12 @@ comprehensions over the element rules: `conv2d` is exact, `conv32` float32.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import partial
-from math import prod
 from operator import mul
 from typing import Any
 
 from intnet.spec.float32 import (
     batch_dot_units,
-    batch_sum32,
     dot_units,
     tensor_units,
     tensor_values,
@@ -129,12 +126,6 @@ def conv2d_weight_grad(
     return Tensor(tuple(w_shape), [conv2d_weight_grad_at(e.values, x.values, g, place, by) for place in at])
 
 
-def bias_grad(e: Tensor) -> list[Any]:
-    """The exact sum of e (..., O) over everything but its last axis."""
-    o = e.shape[-1]
-    return [sum(e.values[i::o]) for i in range(o)]
-
-
 # -- whole tensors, float32 ------------------------------------------------------------------------
 
 
@@ -157,9 +148,3 @@ def conv32_weight_grad(
     """`conv2d_weight_grad` of float32, over (image, row, column): sums over the batch."""
     how = stride, padding, groups, None
     return tensor_values(conv2d_weight_grad(tensor_units(e), tensor_units(x), w_shape, *how))
-
-
-def bias32_grad(e: Tensor) -> list[Fraction]:
-    """The float32 sum of e (..., O) over the batch, one number an output."""
-    o, per_image = e.shape[-1], prod(e.shape[1:-1])
-    return [batch_sum32(e.values[i::o], per_image) for i in range(o)]

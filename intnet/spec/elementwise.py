@@ -7,9 +7,9 @@
     tanh     dx = e (1 - y^2)        sigmoid  dx = e y (1 - y)  silu  dx = e d, d the stored derivative
 
 Exact on integers and Fractions; ReLU and its mask are those of WAGEUBN's (2) and (3). In float32 each
-operation is rounded once: `float32.add32` of two branches, `dropout32_at`, `scale32`; `elementary` has the
-curves. The curves of integers are rounded in `curves`. Scale is squeeze and excitation's product (Hu et al.
-2018, Eq. 4). y is the stored output, so that these derivatives are exact products of stored numbers.
+operation is rounded once: `values.joined` of two branches, `values.times`, `dropout32_at`; `elementary` has
+the curves. The curves of integers are rounded in `curves`. Scale is squeeze and excitation's product (Hu et
+al. 2018, Eq. 4). y is the stored output, so that these derivatives are exact products of stored numbers.
 
 >>> dropout_at(3, word=2**31, keep=Fraction(3, 4))      # stays: 1/2 < 3/4
 Fraction(4, 1)
@@ -22,8 +22,7 @@ from fractions import Fraction
 from typing import Any
 
 from intnet.spec.convolution import Dot, exact_dot
-from intnet.spec.float32 import add32, dot_units, mul32, tensor_units, tensor_values, to_float32
-from intnet.spec.tensor import Tensor, places
+from intnet.spec.float32 import mul32, to_float32
 
 # As golden packs print them: what a layer of the kind gives, and makes of the error e0 at its output.
 RULES = {
@@ -68,21 +67,6 @@ CURVES32 = {  # of binary32; `elementary.SEQUENCES` has the functions
 }
 RELU32 = "e0 * m, m = 1 where x4 > 0, else 0: a product of binary32, so that a zero keeps the sign of e0"
 
-# -- add -------------------------------------------------------------------------------------------
-
-
-def add(a: Tensor, b: Tensor) -> Tensor:
-    """The exact sum of two tensors of one shape."""
-    if a.shape != b.shape:
-        raise ValueError(f"shapes {a.shape} and {b.shape} differ")
-    return Tensor(a.shape, [p + q for p, q in zip(a.values, b.values, strict=True)])
-
-
-def add_float32(a: Tensor, b: Tensor) -> Tensor:
-    """Two float32 tensors of one shape, one rounding an element."""
-    return Tensor(a.shape, [add32(p, q) for p, q in zip(a.values, b.values, strict=True)])
-
-
 # -- ReLU ------------------------------------------------------------------------------------------
 
 
@@ -94,16 +78,6 @@ def relu_at(x: Any) -> Any:
 def relu_grad_at(e: Any, x: Any) -> Any:
     """e where the ReLU's input x is positive, else 0."""
     return e if x > 0 else 0 * e
-
-
-def relu(x: Tensor) -> Tensor:
-    """`relu_at` of every element."""
-    return Tensor(x.shape, [relu_at(v) for v in x.values])
-
-
-def relu_grad(e: Tensor, x: Tensor) -> Tensor:
-    """`relu_grad_at` of every element."""
-    return Tensor(e.shape, [relu_grad_at(v, p) for v, p in zip(e.values, x.values, strict=True)])
 
 
 # -- dropout ---------------------------------------------------------------------------------------
@@ -124,34 +98,13 @@ def dropout32_at(x: Fraction | int, word: int, keep: Fraction) -> Fraction:
     return mul32(x, to_float32(Fraction(float(1 / keep)))) if stays(word, keep) else Fraction(0)
 
 
-def dropout(x: Tensor, words: Sequence[int], keep: Fraction) -> Tensor:
-    """`dropout_at` of every element; its gradient is the same map of the error, by the same words."""
-    return Tensor(x.shape, [dropout_at(v, word, keep) for v, word in zip(x.values, words, strict=True)])
-
-
 # -- scale -----------------------------------------------------------------------------------------
-
-
-def _channel(index: int, shape: Sequence[int]) -> tuple[int, int]:
-    """(n, c) of a flat index of (N, H, W, C)."""
-    _, h, w, c = shape
-    return index // (h * w * c), index % c
 
 
 def factor_of(index: int, shape: Sequence[int]) -> int:
     """The flat index in s (N, C) of the factor of element `index` of (N, H, W, C)."""
-    n, c = _channel(index, shape)
-    return n * shape[3] + c
-
-
-def scale(x: Tensor, s: Tensor) -> Tensor:
-    """x (N, H, W, C) times s (N, C): exact. dx is `scale(e, s)`."""
-    return Tensor(x.shape, [v * s.values[factor_of(i, x.shape)] for i, v in enumerate(x.values)])
-
-
-def scale32(x: Tensor, s: Tensor) -> Tensor:
-    """`scale` of float32: one rounding a product."""
-    return Tensor(x.shape, [mul32(v, s.values[factor_of(i, x.shape)]) for i, v in enumerate(x.values)])
+    _, h, w, c = shape
+    return index // (h * w * c) * c + index % c
 
 
 def scale_grad_at(
@@ -162,17 +115,6 @@ def scale_grad_at(
     size = height * width * channels
     at = slice(n * size + c, (n + 1) * size, channels)
     return dot(e[at], x[at])
-
-
-def scale_grad(e: Tensor, x: Tensor, dot: Dot = exact_dot) -> Tensor:
-    """ds (N, C) of the factors: exact sums."""
-    shape = (x.shape[0], x.shape[3])
-    return Tensor(shape, [scale_grad_at(e.values, x.values, x.shape, place, dot) for place in places(shape)])
-
-
-def scale32_grad(e: Tensor, x: Tensor) -> Tensor:
-    """ds (N, C) of float32: `float32.dot_units` of the positions of each image."""
-    return tensor_values(scale_grad(tensor_units(e), tensor_units(x), dot_units))
 
 
 # -- derivatives by the stored output --------------------------------------------------------------

@@ -21,7 +21,7 @@ from intnet.spec import float32 as floats
 from intnet.spec import float_batch_norm as float_norm
 from intnet.spec import pooling, products, range_norm
 from intnet.spec.elementary import silu_error32
-from intnet.spec.elementwise import dropout32_at, dropout_at, scale_grad_at
+from intnet.spec.elementwise import dropout32_at, dropout_at, relu_at, relu_grad_at, scale_grad_at
 from intnet.spec.geometry import Pair
 from intnet.spec.tensor import Fixed, Tensor, places
 from intnet.spec.values import (
@@ -256,17 +256,15 @@ class Walk:
 
     def _relu(self, layer: Layer, x: Value) -> Value:
         """x4 = max(x, 0)."""
-        y = with_elements(x, x.shape, [max(v, 0) for v in elements(x)])
-        self.kept[layer.name] = [v > 0 for v in elements(self._save(layer, "mask", y))]
+        y = with_elements(x, x.shape, list(map(relu_at, elements(x))))
+        self.kept[layer.name] = elements(self._save(layer, "mask", y))
         return self.rules.activation(layer, "x4", y)
 
     def _relu_back(self, layer: Layer, e: Value) -> Value:
         """e1 = e0 where x > 0, else 0."""
         e0 = self.rules.error(layer, "e0", e)
-        pairs = zip(elements(e0), self.kept[layer.name], strict=True)
-        return self.rules.error(
-            layer, "e1", with_elements(e0, e0.shape, [v if up else 0 * v for v, up in pairs])
-        )
+        masked = list(map(relu_grad_at, elements(e0), self.kept[layer.name]))
+        return self.rules.error(layer, "e1", with_elements(e0, e0.shape, masked))
 
     def _curve(self, layer: Layer, x: Value) -> Value:
         """x4 = tanh(x) or sigmoid(x); the derivative reads x4."""

@@ -19,11 +19,12 @@ from intnet.methods import METHODS, Method, Wageubn, make
 from intnet.methods.trace import Recorder
 from intnet.models.model import Model
 from intnet.packs.layers.capture import Taps
-from intnet.spec import Fixed, convolution, elementwise, pooling, power
+from intnet.spec import Fixed, convolution, pooling, power
 from intnet.spec import Tensor as Exact
 from intnet.spec import formats as qz
 from intnet.spec.curves import curve_bounds, curve_round
 from intnet.spec.float32 import dot32, mul32
+from intnet.spec.values import exact, joined
 from intnet.training.train import Run
 from tests.support import cases
 from tests.support.opcheck import fixed, values
@@ -139,12 +140,12 @@ def test_excitation_on_the_way_back(trace: Trace) -> None:
 
 
 def test_joins(trace: Trace) -> None:
-    total = elementwise.add(trace.real("bn3/x3"), trace.real("act1/x4")).values
-    assert trace["join/x4"].codes == direct(total)
+    total = joined(trace["bn3/x3"], trace["act1/x4"])
+    assert trace["join/x4"].codes == direct(exact(total))
     assert trace["last/x4"].codes == trace["join/x4"].codes
     assert trace["bn3/e1"] == trace["join/e0"]
-    both = elementwise.add(trace.real("conv2/e4"), trace.real("join/e0")).values
-    assert trace["act1/e0"][1:] == qz.quantize(both, qz.Shift(8))[:2]
+    both = joined(trace["conv2/e4"], trace["join/e0"])
+    assert trace["act1/e0"][1:] == qz.quantize(exact(both), qz.Shift(8))[:2]
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from intnet.spec import batch_norm as norm
 from intnet.spec import formats as qz
 from intnet.spec import words as random
 from intnet.spec.float32 import to_float32
+from intnet.spec.products import bias_gradient
 from intnet.training.train import Run
 from tests.support import cases
 from tests.support import wageubn_layers as layers
@@ -83,7 +84,7 @@ def check_weight_gradient(seen: Recorded, layer: str, exact: oracle.Tensor) -> N
     words = random.words(SEED, STEP, f"{layer}/gW", len(exact.values))
     want = qz.quantize(seen.values(f"{layer}/gW"), qz.Constant(), "stochastic", words)
     assert seen[f"{layer}/gWq"] == q(exact.shape, want)
-    gb = Fixed((e3.shape[-1],), [int(v) for v in convolution.bias_grad(e3.ints())], e3.exponent)
+    gb = bias_gradient(e3)
     assert seen[f"{layer}/gb"] == gb
     assert seen[f"{layer}/gbq"] == q(gb.shape, qz.quantize(gb.real().values, qz.Direct(15)))
     for symbol in ("W", "b"):
@@ -156,11 +157,12 @@ def test_relu_and_average_pool(seen: Recorded) -> None:
 def test_dropout(seen: Recorded) -> None:
     x, keep = seen["pool2/x4"], Fraction(7, 10)
     words = random.words(SEED, STEP, "drop/mask", len(x.codes))
-    want = elementwise.dropout(x.real(), words, keep)
-    assert seen["drop/x4"] == q(x.shape, qz.quantize(want.values, qz.Direct(8)))
+    want = [elementwise.dropout_at(v, word, keep) for v, word in zip(x.real().values, words, strict=True)]
+    assert seen["drop/x4"] == q(x.shape, qz.quantize(want, qz.Direct(8)))
     assert seen["drop/e0"] == q(x.shape, qz.quantize(seen.values("fc1/e4"), qz.Shift(8)))
-    want = elementwise.dropout(seen["drop/e0"].real(), words, keep)
-    assert seen["pool2/e0"] == q(x.shape, qz.quantize(want.values, qz.Shift(8)))
+    pairs = zip(seen.values("drop/e0"), words, strict=True)
+    want = [elementwise.dropout_at(v, word, keep) for v, word in pairs]
+    assert seen["pool2/e0"] == q(x.shape, qz.quantize(want, qz.Shift(8)))
 
 
 def test_hidden_linear_with_bias(seen: Recorded) -> None:
@@ -191,14 +193,15 @@ def test_weight_decay_is_added_exactly_before_cq() -> None:
     assert seen.values("fc1/gW") == decayed != gw
     words = random.words(SEED, STEP, "fc1/gW", len(gw))
     assert seen["fc1/gWq"] == q(exact.shape, qz.quantize(decayed, qz.Constant(), "stochastic", words))
-    assert seen["fc1/gb"] == Fixed((5,), [int(v) for v in convolution.bias_grad(e3.ints())], e3.exponent)
+    assert seen["fc1/gb"] == bias_gradient(e3)
 
 
 def test_saturate_makes_the_nominal_widths_true() -> None:
     """Each direct path keeps its bits and gives up resolution for range, here two bits for activations."""
     seen = Recorded(saturate=2)
     x3, x1 = seen["bn2/x3"], seen["conv2/x1"]
-    want = qz.quantize(elementwise.relu(x3.real()).values, qz.FixedPoint(8, 5, overflow="saturate_symmetric"))
+    rectified = list(map(elementwise.relu_at, x3.real().values))
+    want = qz.quantize(rectified, qz.FixedPoint(8, 5, overflow="saturate_symmetric"))
     assert seen["relu2/x4"] == q(x3.shape, want)
     mean = [m for m, _ in norm.mean_and_variance(x1.real())]
     assert seen["bn2/mu"] == q((6,), qz.quantize(mean, qz.FixedPoint(16, 11, overflow="saturate_symmetric")))

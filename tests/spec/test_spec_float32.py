@@ -74,7 +74,7 @@ def test_float_linear_layer():
     e = tensor([[F(1), F(-2)]])
     assert convolution.conv32_input_grad(e, w, x.shape).values == [2, 6]
     assert convolution.conv32_weight_grad(e, x, w.shape).values == [1, 2, -2, -4]
-    assert convolution.bias32_grad(tensor([[F(1), F(2)], [F(3), F(5)]])) == [4, 7]
+    assert products.bias_gradient(tensor([[F(1), F(2)], [F(3), F(5)]])).values == [4, 7]
 
 
 @pytest.mark.parametrize(("stride", "padding", "groups"), [(1, 1, 1), (2, 1, 2), ((1, 2), (0, 1, 1, 0), 1)])

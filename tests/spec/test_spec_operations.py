@@ -16,7 +16,9 @@ from intnet.spec import (
     float_batch_norm,
     geometry,
     pooling,
+    products,
     tensor,
+    values,
 )
 from intnet.spec import batch_norm as norm
 from intnet.spec import convolution as conv
@@ -64,7 +66,7 @@ def test_linear_by_hand():
     assert conv.conv2d(x, w).nested() == [[17, 23, 11], [39, 53, 31]]
     assert conv.conv2d_input_grad(e, w, x.shape).nested() == [[23, 8], [-2, 7]]
     assert conv.conv2d_weight_grad(e, x, w.shape).nested() == [[1, 2], [3, 4], [-1, 0]]
-    assert conv.bias_grad(e) == [1, 1, 1]
+    assert products.bias_gradient(Fixed(e.shape, e.values, -3)) == ((3,), [1, 1, 1], -3)
 
 
 def test_pooling_by_hand():
@@ -86,12 +88,15 @@ def test_pooling_by_hand():
 
 def test_elementwise_by_hand():
     x = Tensor((4,), [-3, 0, 1, 5])
-    assert elementwise.relu(x).values == [0, 0, 1, 5]
-    assert elementwise.relu_grad(Tensor((4,), [7, 8, 9, -1]), x).values == [0, 0, 9, -1]
-    assert elementwise.add(x, x).values == [-6, 0, 2, 10]
+    assert list(map(elementwise.relu_at, x.values)) == [0, 0, 1, 5]
+    assert list(map(elementwise.relu_grad_at, [7, 8, 9, -1], x.values)) == [0, 0, 9, -1]
+    quotient = values.Quotient(*x)
+    assert values.joined(quotient, quotient) == ((4,), [-6, 0, 2, 10])
     words = [0, 3 * 2**30 - 1, 3 * 2**30, 2**32 - 1]
-    assert elementwise.dropout(x, words, F(3, 4)).values == [-4, 0, 0, 0]
-    assert elementwise.dropout(x, words[::-1], F(3, 4)).values == [0, 0, F(4, 3), F(20, 3)]
+    for drawn, want in ((words, [-4, 0, 0, 0]), (words[::-1], [0, 0, F(4, 3), F(20, 3)])):
+        assert [
+            elementwise.dropout_at(v, word, F(3, 4)) for v, word in zip(x.values, drawn, strict=True)
+        ] == want
     assert add_fixed(Fixed((2,), [1, 2], -7), Fixed((2,), [3, -4], -9)) == ((2,), [7, 4], -9)
 
 
@@ -217,7 +222,7 @@ def test_one_element_of_a_float_weight_gradient_is_a_batch():
     assert conv.conv2d_weight_grad_at(falling, ones, g, at, conv.batch_dot(g)) == big
     e = Tensor((17, 1), [floats.value(v) for v in rising])
     assert conv.conv32_weight_grad(e, Tensor((17, 1), [F(1)] * 17), (1, 1)).values == [2**24 + 16]
-    assert conv.bias32_grad(e) == [2**24 + 16]
+    assert products.bias_gradient(e).values == [2**24 + 16]
     g = geometry.conv_shape((2, 3), (4, 3))
     assert conv.conv2d_at([1, 2, 3, 4, 5, 6], list(range(12)), g, (1, 0, 0, 3)) == 4 * 9 + 5 * 10 + 6 * 11
 
@@ -257,13 +262,16 @@ def test_max_element_by_element():
 
 
 def test_scale_by_hand():
-    x, s = Tensor((2, 1, 2, 2), [1, 2, 3, 4, 5, 6, 7, 8]), Tensor((2, 2), [10, 20, 30, 40])
-    assert elementwise.scale(x, s).values == [10, 40, 30, 80, 150, 240, 210, 320]
-    assert elementwise.scale_grad(x, x) == ((2, 2), [1 + 9, 4 + 16, 25 + 49, 36 + 64])
-    assert elementwise.scale_grad_at(x.values, x.values, x.shape, (1, 0)) == 74
-    assert elementwise.scale32(x, s).values == elementwise.scale(x, s).values
-    assert elementwise.scale32_grad(x, x) == ((2, 2), [10, 20, 74, 100])
-    assert elementwise.factor_of(5, x.shape) == 3
+    integers, factors = Fixed((2, 1, 2, 2), [1, 2, 3, 4, 5, 6, 7, 8], -1), Fixed((2, 2), [10, 20, 30, 40], -2)
+    layer, walk = Layer("scale", "se"), Walk(Rules(), "none")
+    for x, s in ((integers, factors), (integers.real(), factors.real())):
+        y = walk.scaled(layer, x, s)
+        assert values.exact(y) == [F(v, 8) for v in (10, 40, 30, 80, 150, 240, 210, 320)]
+        dx, ds = walk.scaled_back(layer, x)
+        assert (dx, values.exact(ds)) == (y, [F(1 + 9, 4), F(4 + 16, 4), F(25 + 49, 4), F(36 + 64, 4)])
+    codes = integers.codes
+    assert elementwise.scale_grad_at(codes, codes, integers.shape, (1, 0)) == 74
+    assert elementwise.factor_of(5, integers.shape) == 3
 
 
 def test_float_dropout_and_sums():
@@ -290,7 +298,7 @@ def test_the_walk_takes_the_reciprocal_of_keep_as_binary64_first():
 
 
 def test_float_sums():
-    assert elementwise.add_float32(Tensor((1,), [F(2**24)]), Tensor((1,), [F(1)])).values == [2**24]
+    assert values.joined(Tensor((1,), [F(2**24)]), Tensor((1,), [F(1)])) == ((1,), [2**24])
     assert (elementwise.tanh_grad_at(F(3), F(1, 2)), elementwise.sigmoid_grad_at(F(3), F(1, 4))) == (
         F(9, 4),
         F(9, 16),

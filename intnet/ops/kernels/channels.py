@@ -54,7 +54,7 @@ def multiply(team: int, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
 def scale(team: int, x: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
     """out[n, p, c] = x[n, p, c] * s[n, c].
 
-    Defined by `spec/elementwise.py: scale`, `spec/elementwise.py: scale32`.
+    Defined by `spec/values.py: times`.
     """
     kind = out.dtype.type
     for n in prange(team, x.shape[0]):
@@ -69,7 +69,7 @@ def scale(team: int, x: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
 def dots(team: int, e: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
     """out[n, c] += sum over p of e[n, p, c] * x[n, p, c]; zero-filled `out`.
 
-    Defined by `spec/elementwise.py: scale_grad`, `spec/elementwise.py: scale32_grad`.
+    Defined by `spec/elementwise.py: scale_grad_at`.
     """
     for n in prange(team, e.shape[0]):
         total = np.empty(out.shape[1], out.dtype)

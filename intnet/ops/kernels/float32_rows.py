@@ -314,7 +314,7 @@ def rectify_error(e: F32, y: F32) -> F32:
 
 
 def add(a: F32, b: F32) -> F32:
-    """a + b, of one shape. Defined by `spec/elementwise.py: add_float32`."""
+    """a + b, of one shape. Defined by `spec/values.py: joined`."""
     _alike(a, b)
     left, right = _operand(a, "a").reshape(-1), _operand(b, "b").reshape(-1)
     out = empty(left.shape, np.float32)

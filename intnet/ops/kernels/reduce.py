@@ -125,7 +125,7 @@ def _check_sum(q: QTensor, where: str) -> None:
 def column_sums(q: QTensor, where: str = "") -> QTensor:
     """Sum over all axes but the last, as QTensor[C] at the same exponent.
 
-    Defined by `spec/convolution.py: bias_grad`, `spec/batch_norm.py: beta_grad`.
+    Defined by `spec/products.py: bias_gradient`, `spec/batch_norm.py: beta_grad`.
     """
     _check_sum(q, where)
     u = _matrix(q)

@@ -33,7 +33,7 @@ FLOATS: dict[str, Callable[[Fraction], Fraction]] = {
 class Add(Elementwise):
     """y = a + b, of two branches, or of two gradients of one value."""
 
-    exact, floats = ("elementwise.add",), ("float32.add32",)
+    exact, floats = ("values.joined",), ("float32.add32",)
     equation, equation32 = staticmethod(add), staticmethod(f32.add32)
 
     def operands(self, values: Values, what: What, k: int, at: int) -> list[str]:
@@ -182,8 +182,7 @@ CURVES: dict[str, Curved] = {
 class Scale(Rule):
     """y = x * s, s a factor a channel of each image; dx = e * s; ds = sum over positions of e * x."""
 
-    exact = ("elementwise.scale", "elementwise.scale", "elementwise.scale_grad")
-    floats = ("elementwise.scale32", "elementwise.scale32", "elementwise.scale32_grad")
+    exact = ("values.times", "values.times", "elementwise.scale_grad_at")
 
     def at(self, values: Values, what: What, k: int, flat: np.ndarray) -> list[Fraction]:
         """x * s, e * s; or the sum of e * x of an image's channel, in row-major order."""

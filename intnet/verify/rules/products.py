@@ -250,8 +250,8 @@ class Conv(Rule):
 class AddBias(Elementwise):
     """z = y + b: exact, or one float32 addition; db = sum of e."""
 
-    exact = ("elementwise.add", "elementwise.add", "convolution.bias_grad")
-    floats = ("float32.add32", "elementwise.add", "convolution.bias32_grad")
+    exact = ("values.joined", "values.joined", "products.bias_gradient")
+    floats = ("float32.add32", "values.joined", "products.bias_gradient")
     equation, equation32 = staticmethod(add), staticmethod(f32.add32)
 
     def operands(self, values: Values, what: What, k: int, at: int) -> list[str]:
