@@ -19,7 +19,7 @@ Numbers of a step are float64, one operation a rounding: beta^t by squaring (`po
 clip/||g||_2, rate = lr/(1 - beta1^t), root = 1/sqrt(1 - beta2^t) and decay = lr*weight_decay. Each is rounded
 to float32 where it meets tensors, in the order of `ops/kernels/descent.py`.
 
-Defined by `spec/methods/float_master.py: update`, `spec/methods/float_master.py: clipping`,
+Defined by `spec/methods/float_master.py: FloatMaster`, `spec/methods/float_master.py: clipping`,
 `spec/methods/float_master.py: sgd`, `spec/methods/float_master.py: adamw`.
 """
 
@@ -189,7 +189,7 @@ class FloatMaster(Method):
         return self.lr.at(self.epoch)
 
     def rate(self) -> float:
-        """The learning rate of this step. Defined by `spec/methods/float_master.py: rate`."""
+        """The learning rate of this step. Defined by `spec/methods/float_master.py: FloatMaster.rate`."""
         rate = self.epoch_rate()
         if self.options.rop is not None:
             rate *= float(self.state["plateau"][0])
@@ -235,7 +235,7 @@ class FloatMaster(Method):
     def descend(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
         """The module's step of one parameter.
 
-        Defined by `spec/methods/float_master.py: update`.
+        Defined by `spec/methods/float_master.py: FloatMaster.descend`.
         """
         o, path = self.options, f"g{parameter.symbol}"
         scale = self._clipping(gradient)

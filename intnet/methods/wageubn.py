@@ -10,8 +10,7 @@ paper's. `Rules` is the whole method: which quantizer (`exact/quantize.py`) stan
 
 Where the paper is silent or ambiguous, `DEVIATIONS` says what is done here and why.
 
-Defined by `spec/methods/wageubn.py: Step`, `spec/methods/wageubn.py: update`,
-`spec/methods/wageubn.py: first`.
+Defined by `spec/methods/wageubn.py: Step`, `spec/methods/wageubn.py: first`.
 """
 
 import math
@@ -376,7 +375,7 @@ class Wageubn(Method):
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
         """(20), (23); of a layer in float32 SGD with momentum.
 
-        Defined by `spec/methods/wageubn.py: update`.
+        Defined by `spec/methods/wageubn.py: Step.update`.
         """
         if self._floating(layer):
             gradient = check_finite(gradient, f"{layer.name}/{parameter.symbol}")

@@ -57,7 +57,7 @@ class Moved:
         flat = np.arange(row.elements)
         if not whole or self.options.elements is None:
             flat = self.values.drawn(f"{self.judge.now.step}/{name}", row.elements, self.taken.after[name])
-        row.specs.append(f"methods.{self.taken.run.method.name}.update")
+        row.specs.append(f"methods.{self.taken.run.method.name}.Step.update")
         row.checked = len(flat)
         self._step(row, name, row.layer, parameter.symbol, gradient, flat)
 

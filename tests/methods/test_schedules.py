@@ -11,6 +11,7 @@ from intnet.errors import ConfigError
 from intnet.methods.schedules import factor, one_cycle
 from intnet.spec.methods import float_master
 from intnet.spec.methods.float_master import Settings
+from intnet.spec.methods.step import at
 
 ZERO = Fraction(0)
 
@@ -117,7 +118,9 @@ def test_one_cycle_of_a_method() -> None:
         method.set(step=step, epoch=step // 10)
         rates.append(method.rate())  # type: ignore[attr-defined]
     settings = Settings.from_options({"lr": "0.5,0.25@1", "one_cycle": "1.5"})
-    assert rates == [float_master.rate(settings, step, 10) for step in range(20)]
+    assert rates == [
+        at(settings.lr, step // 10) * float_master.scaling(settings, step, 10) for step in range(20)
+    ]
     for other in ({"warmup": 1}, {"cosine": 3}):
         with pytest.raises(ConfigError, match="one_cycle=2 rises and falls by itself"):
             methods.make("adapt", one_cycle=2, **other)

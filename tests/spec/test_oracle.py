@@ -8,7 +8,7 @@ from intnet import methods as fast
 from intnet.spec import Fixed
 from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift
 from intnet.spec.methods import METHODS, wageubn
-from intnet.spec.methods.step import FLOAT32, Now, rounded
+from intnet.spec.methods.step import FLOAT32, Now, key, rounded, store
 from intnet.spec.models import mlp
 from intnet.spec.nets import Layer, Residual
 
@@ -16,12 +16,20 @@ F = Fraction
 
 
 def test_update_by_hand():
-    got = wageubn.update([100, 0, 0], [-8, 0, 0], [5, 2, 6], lr=26)
-    assert got == ([-19, 2, 6], [-5, 0, 2], [594, -52, -156], 0)
+    assert updated("W", [100, 0, 0], [-8, 0, 0], [5, 2, 6], 26) == ([-19, 2, 6], [-5, 0, 2], [594, -52, -156])
     edge = 2**23 - 1
-    assert wageubn.update([edge, -edge], [0, 0], [-1, 1], lr=1) == ([-1, 1], [0, 0], [edge, -edge], 2)
-    assert wageubn.update([edge], [0], [-1], lr=1, saturate=False)[2] == [edge + 1]
+    assert updated("W", [edge, -edge], [0, 0], [-1, 1], 1) == ([-1, 1], [0, 0], [edge, -edge])
+    assert updated("b", [edge], [0], [-1], 1) == ([-1], [0], [edge + 1])
     assert wageubn.update32([F(1)], [F(1)], [F(1, 4)], lr=1) == ([1], [1 - F(1, 512)])
+
+
+def updated(symbol: str, w: list[int], accq: list[int], gq: list[int], lr: int) -> tuple[list[int], ...]:
+    """(Acc, Accq, W) in codes."""
+    step, paths = step_of(lr=str(lr)), (wageubn.acc_path(acc, symbol) for acc in ("Acc", "Accq"))
+    for slot, codes, exponent in (("", w, -23), ("Accq", accq, -12)):
+        step.state[key("fc2", symbol, slot)] = store(Fixed((len(codes),), codes, exponent))
+    step.update(Layer("linear", "fc2"), symbol, Fixed((len(gq),), gq, -14))
+    return tuple(step.tensors[f"fc2/{path}"].codes for path in (*paths, symbol))
 
 
 def test_weights_are_clipped_at_eight_bits():

@@ -31,7 +31,7 @@ def _whole_gradient(
 ) -> np.float32:
     """g' of the module; the branches keep the sign of a zero.
 
-    Defined by `spec/methods/float_master.py: penalised`.
+    Defined by `spec/methods/float_master.py: with_penalties`.
     """
     g = np.float32(scale * g)
     if l1 != np.float32(0):

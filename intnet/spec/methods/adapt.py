@@ -27,7 +27,7 @@ from intnet.spec.float64 import sum64
 from intnet.spec.formats import FixedPoint
 from intnet.spec.methods import adapt_switch as switch
 from intnet.spec.methods import float_master
-from intnet.spec.methods.float_master import FloatMaster, floats, update
+from intnet.spec.methods.float_master import FloatMaster, floats
 from intnet.spec.methods.step import FLOAT32, Schedule, State, key, of_layer, store, value_of, whole
 from intnet.spec.models import Parameter
 from intnet.spec.nets import WEIGHTED, Layer, Net, layers_of
@@ -64,7 +64,7 @@ RULES = {  # as golden packs print them
 }
 GRADIENTS = {f"g{symbol}q": f"g{symbol}" for symbol in COPIES.values()}
 
-__all__ = ["Settings", "Step", "behind", "first", "update"]
+__all__ = ["Settings", "Step", "behind", "first"]
 
 
 # -- settings --------------------------------------------------------------------------------------

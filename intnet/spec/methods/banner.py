@@ -17,7 +17,7 @@ from typing import Any
 
 from intnet.spec.buckets import affine_back
 from intnet.spec.float32 import ONE, value
-from intnet.spec.methods.float32 import PlainStep, update
+from intnet.spec.methods.float32 import PlainStep
 from intnet.spec.methods.float_master import Settings, first
 from intnet.spec.methods.packing import Codec, Packed, pack
 from intnet.spec.methods.step import FLOAT32, in_float32
@@ -27,7 +27,7 @@ from intnet.spec.values import Affine, Bifurcated, Expression, Value, to_float
 
 BITS, WIDE = 8, 16  # of all that is stored, and of the errors that weights' gradients are made of
 
-__all__ = ["Settings", "Step", "first", "steps", "update"]
+__all__ = ["Settings", "Step", "first", "steps"]
 
 
 def steps(packed: Packed) -> Affine:

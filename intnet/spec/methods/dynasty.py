@@ -27,7 +27,7 @@ from intnet.spec.block_float import Blocks, Index, quantize
 from intnet.spec.digest import Floats
 from intnet.spec.methods import dynasty_map, float_master
 from intnet.spec.methods.dynasty_map import Map, in_use, sensitivity, zero_blocks
-from intnet.spec.methods.float32 import PlainStep, update
+from intnet.spec.methods.float32 import PlainStep
 from intnet.spec.methods.step import FLOAT32, State, of_layer, optional, value_of, whole
 from intnet.spec.models import Parameter
 from intnet.spec.nets import WEIGHTED, Layer, Net
@@ -37,7 +37,7 @@ from intnet.spec.values import Copies, Expression, Value, to_float
 FIRST, STATIC = 4, 8  # bits of the first epoch, and of the operand that no map speaks of
 KINDS = ("W", "A")
 
-__all__ = ["BlockFloat", "Settings", "Step", "axes_of", "first", "update"]
+__all__ = ["BlockFloat", "Settings", "Step", "axes_of", "first"]
 
 
 class BlockFloat(NamedTuple):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from intnet.spec.methods.float_master import FloatMaster, Settings, first, update
+from intnet.spec.methods.float_master import FloatMaster, Settings, first
 from intnet.spec.nets import Layer
 
-__all__ = ["PlainStep", "Settings", "Step", "first", "update"]
+__all__ = ["PlainStep", "Settings", "Step", "first"]
 
 
 class PlainStep(FloatMaster):

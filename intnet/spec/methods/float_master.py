@@ -156,11 +156,6 @@ def one_cycle(cycle: Fraction, step: int, steps_per_epoch: int) -> float:
     return float(b + (a - b) * half_wave(min(u, Fraction(1))))
 
 
-def rate(s: Settings, step: int, steps_per_epoch: int) -> float:
-    """The epoch's rate, scaled."""
-    return at(s.lr, step // steps_per_epoch) * scaling(s, step, steps_per_epoch)
-
-
 def scaling(s: Settings, step: int, steps_per_epoch: int) -> float:
     """By one_cycle, or by warmup and cosine."""
     if s.one_cycle is not None:
@@ -207,7 +202,7 @@ def clipping(g: Sequence[Fraction], clip: float | None) -> Fraction:
     return to_float32(Fraction(clip / norm)) if norm > clip else Fraction(1)
 
 
-def penalised(
+def with_penalties(
     w: Sequence[Fraction], g: Sequence[Fraction], scale: Fraction, penalties: tuple[float, float]
 ) -> list[Fraction]:
     """g' = scale g, + l1 sign(W) where l1 is not 0, + l2 W where l2 is not 0: one rounding each."""
@@ -219,7 +214,7 @@ def penalised(
 
 
 def rules(s: Settings, lr: float, t: int, penalties: tuple[float, float], waiting: int = 0) -> list[str]:
-    """`update` with its numbers, as golden packs print it: of p, its gradient g, so many `waiting` ahead."""
+    """The step with its numbers, as golden packs print it: of p, its gradient g, so many `waiting` ahead."""
     if waiting + 1 < s.accs:
         return [
             f"waiting of p = {'waiting.old of p + ' * (waiting > 0)}g",
@@ -249,24 +244,6 @@ def rules(s: Settings, lr: float, t: int, penalties: tuple[float, float], waitin
 def _number(value: float) -> str:
     """A float32 by its bits."""
     return f"0x{bits_of(units(to_float32(Fraction(value)))):08x} ({value:g})"
-
-
-def update(
-    s: Settings,
-    lr: float,
-    w: Sequence[Fraction],
-    g: Sequence[Fraction],
-    slots: Slots,
-    t: int = 1,
-    scale: Fraction = Fraction(1),
-    penalties: tuple[float, float] = (0.0, 0.0),
-) -> tuple[list[Fraction], Slots]:
-    """(W, slots) after the module's step, element by element.
-
-    slots: empty at the start; t: of adamw; scale: of `clipping`; penalties: l1, l2
-    """
-    new = moments(s, penalised(w, g, scale, penalties), slots)
-    return MOVES[s.optimizer](s, lr, w, new, t), new
 
 
 def moments(s: Settings, g: Sequence[Fraction], slots: Slots) -> Slots:
@@ -440,7 +417,7 @@ class FloatMaster(Step):
         names = [slot for slot in ("Acc", "m", "v") if key(name, symbol, slot) in self.state]
         old = {slot: self.parameter(name, symbol, slot).values for slot in names}
         w, t = self.parameter(name, symbol).values, self.updates_done() + 1
-        slots = moments(s, penalised(w, g, scale, self.penalties()), old)
+        slots = moments(s, with_penalties(w, g, scale, self.penalties()), old)
         for slot, values in slots.items():
             self.state[key(name, symbol, slot)] = Floats("float32", shape, values)
             value = Tensor(shape, values)

@@ -28,7 +28,7 @@ from intnet.spec.float64 import sum64
 from intnet.spec.formats import Scaled
 from intnet.spec.methods import float_master
 from intnet.spec.methods.adapt_switch import DIGITS, decimal
-from intnet.spec.methods.float_master import FloatMaster, update
+from intnet.spec.methods.float_master import FloatMaster
 from intnet.spec.methods.step import FLOAT32, Schedule, State, at, key, store, symbols_of, value_of, whole
 from intnet.spec.models import Parameter
 from intnet.spec.nets import WEIGHTED, Layer, Net
@@ -41,7 +41,7 @@ WORDS = {"Wq": "W", "bq": "b", "gWq": "gW", "gbq": "gb"}  # stored under one nam
 NORMS = ("gamma", "beta")
 GREATEST = float(2**128 - Fraction(2**104))
 
-__all__ = ["Settings", "Step", "diversity", "first", "learning_rate", "threshold", "update", "violates"]
+__all__ = ["Settings", "Step", "diversity", "first", "learning_rate", "threshold", "violates"]
 
 
 # -- settings --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from intnet.spec.formats import FixedPoint
 from intnet.spec.methods import float_master
-from intnet.spec.methods.float32 import PlainStep, update
+from intnet.spec.methods.float32 import PlainStep
 from intnet.spec.methods.float_master import first
 from intnet.spec.methods.step import FLOAT32, in_float32, of_layer
 from intnet.spec.microscaling import Element
@@ -39,7 +39,7 @@ ELEMENTS: dict[str, Element] = {
 }
 ROLES = {"Wq": "w", "x0": "x", "Wb": "w", "e3": "e", "x0b": "g", "e3w": "g"}  # path -> option
 
-__all__ = ["ELEMENTS", "ROLES", "Rounded", "Settings", "Step", "first", "update"]
+__all__ = ["ELEMENTS", "ROLES", "Rounded", "Settings", "Step", "first"]
 
 
 class Rounded(NamedTuple):

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from intnet.spec.methods import float_master
-from intnet.spec.methods.float32 import PlainStep, first, update
+from intnet.spec.methods.float32 import PlainStep, first
 from intnet.spec.methods.packing import Codec, Packed, Packing, pack
 
-__all__ = ["Codec", "Packed", "Settings", "Step", "first", "pack", "update"]
+__all__ = ["Codec", "Packed", "Settings", "Step", "first", "pack"]
 
 
 @dataclass(frozen=True)

@@ -204,22 +204,6 @@ def descend(w: Sequence[int], acc: Sequence[int], lr: int) -> list[int]:
     return [code - lr * a for code, a in zip(w, acc, strict=True)]
 
 
-def update(
-    w: Sequence[int],
-    accq: Sequence[int],
-    gq: Sequence[int],
-    lr: int,
-    saturate: bool = True,
-    k: Widths = PAPER,
-) -> tuple[list[int], list[int], list[int], int]:
-    """(Acc, Accq', W', how many W were limited) of codes: (20), (21), (23), element by element."""
-    acc = accumulate(accq, gq, k.mom)
-    moved = descend(w, acc, lr)
-    made = [k.memory.limited(code) if saturate else (code, False) for code in moved]
-    new_accq = rounded(Fixed((len(acc),), acc, 1 - k.k_gc), Direct(k.k_acc)).codes
-    return acc, new_accq, [code for code, _ in made], sum(limited for _, limited in made)
-
-
 def update32(
     w: Sequence[Fraction], acc: Sequence[Fraction], g: Sequence[Fraction], lr: int, k: Widths = PAPER
 ) -> tuple[list[Fraction], list[Fraction]]:
