@@ -9,10 +9,8 @@ sums run in row-major order with plain additions, then one division. A float32 g
 an integer forward pass (the unquantized last layer) goes on as the exact quotient error / size.
 
 Defined by `spec/pooling.py: max_pool`, `spec/pooling.py: max_pool_grad`, `spec/pooling.py: max_pool32_grad`,
-`spec/pooling.py: avg_pool`, `spec/pooling.py: avg_pool_grad`, `spec/pooling.py: pooled32`,
-`spec/pooling.py: pooled32_grad`, `spec/pooling.py: global_avg_pool`,
-`spec/pooling.py: global_avg_pool_grad`, `spec/pooling.py: global_avg_pool32`,
-`spec/pooling.py: global_avg_pool32_grad`.
+`spec/pooling.py: windows_of`, `spec/pooling.py: adaptive_windows`, `spec/pooling.py: pooled`,
+`spec/pooling.py: pooled_grad`, `spec/pooling.py: pooled32`, `spec/pooling.py: pooled32_grad`.
 """
 
 from collections.abc import Callable

@@ -9,7 +9,7 @@ At a rational other than 0 all of these are irrational (Lindemann), so that no t
 met and the loop ends. That a stored curve is the correctly rounded one is intnet's own contract; curves of
 float32 follow `elementary` instead.
 
->>> tanh_round(Fraction(1), -7), curve_round("sigmoid", 1, -7)      # 0.7616 and 0.7311 in 128ths
+>>> curve_round("tanh", 1, -7), curve_round("sigmoid", 1, -7)      # 0.7616 and 0.7311 in 128ths
 (97, 94)
 """
 
@@ -97,18 +97,14 @@ def decided(bounds: Callable[[int], tuple[Fraction, Fraction]], to: Callable[[Fr
         precision *= 2
 
 
-def curve_round(curve: str, x: Fraction | int, exponent: int, mode: str = "ties_even") -> Number:
+def curve_round(curve: str, x: Fraction | int, exponent: int, mode: str = "ties_even") -> int:
     """The code of a curve at x on the grid 2^exponent, correctly rounded by `mode`."""
     given = Fraction(x)
     if given == 0:
         at_zero = Fraction(curve in ("sigmoid", "slope"), 2)
         return round_fraction(at_zero / power(exponent), mode)
-    return decided(
+    code = decided(
         lambda precision: curve_bounds(curve, given, precision),
         lambda v: round_fraction(v / power(exponent), mode),
     )
-
-
-def tanh_round(x: Fraction | int, exponent: int, mode: str = "ties_even") -> int:
-    """The code of tanh(x) on the grid 2^exponent, correctly rounded by `mode`."""
-    return int(curve_round("tanh", x, exponent, mode))
+    return int(code)

@@ -340,17 +340,20 @@ class Walk:
 
     def _mean(self, layer: Layer, x: Value) -> Value:
         """The mean over all positions, exact of integers: the layer after stores it."""
-        self.kept[layer.name] = x.shape, isinstance(x, Tensor)
+        windows = pooling.adaptive_windows(x.shape, 1)
+        self.kept[layer.name] = windows, isinstance(x, Tensor)
         if isinstance(x, Tensor):
-            return pooling.global_avg_pool32(x)
-        return Quotient(*pooling.global_avg_pool(Tensor(x.shape, exact(x))))
+            y: Value = pooling.pooled32(x, windows)
+        else:
+            y = Quotient(*pooling.pooled(Tensor(x.shape, exact(x)), windows))
+        return reshaped(y, (x.shape[0], x.shape[3]))
 
     def _mean_back(self, layer: Layer, e: Value) -> Value:
         """The error over the number of positions, at each of them; exact after integers."""
-        shape, floating = self.kept[layer.name]
+        windows, floating = self.kept[layer.name]
         if floating:
-            return pooling.global_avg_pool32_grad(to_float(e), shape)
-        return Quotient(*pooling.global_avg_pool_grad(Tensor(e.shape, exact(e)), shape))
+            return pooling.pooled32_grad(to_float(e), windows)
+        return Quotient(*pooling.pooled_grad(Tensor(e.shape, exact(e)), windows))
 
     def _flatten(self, layer: Layer, x: Value) -> Value:
         self.kept[layer.name] = x.shape

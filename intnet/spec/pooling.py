@@ -108,17 +108,15 @@ def _spans(size: int, kernel: int, stride: int, before: int, after: int) -> list
     return [range(max(first, 0), min(first + kernel, size)) for first in firsts]
 
 
-def windows_of(
-    shape: Sequence[int], kernel: Pair, stride: Pair, padding: Pair = 0, count_include_pad: bool = True
-) -> Windows:
-    """Windows of one size; padding counts as zeros unless `count_include_pad` is False."""
+def windows_of(shape: Sequence[int], kernel: Pair, stride: Pair, padding: Pair = 0) -> Windows:
+    """Windows of one size; padding counts as zeros."""
     (kh, kw), (sh, sw), (top, bottom, left, right) = both(kernel), both(stride), pads(padding)
     rows, columns = _spans(shape[1], kh, sh, top, bottom), _spans(shape[2], kw, sw, left, right)
-    return Windows(tuple(shape), rows, columns, kh * kw if count_include_pad else None)
+    return Windows(tuple(shape), rows, columns, kh * kw)
 
 
 def adaptive_windows(shape: Sequence[int], output: Pair) -> Windows:
-    """As many windows as are asked for, whatever the image's size; they may overlap."""
+    """As many windows as are asked for, whatever the image's size; they may overlap. One: the whole image."""
 
     def spans(size: int, count: int) -> list[range]:
         return [range(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
@@ -212,40 +210,3 @@ def pooled32_grad(e: Tensor, windows: Windows) -> Tensor:
     """The gradient of means in float32."""
     shape = windows.shape
     return Tensor(shape, [avg32_grad_at(e.values, windows, place) for place in places(shape)])
-
-
-def avg_pool(
-    x: Tensor, kernel: Pair, stride: Pair, padding: Pair = 0, count_include_pad: bool = True
-) -> Tensor:
-    """The exact mean of each window."""
-    return pooled(x, windows_of(x.shape, kernel, stride, padding, count_include_pad))
-
-
-def avg_pool_grad(
-    e: Tensor, x_shape: Sequence[int], kernel: Pair, stride: Pair, padding: Pair = 0,
-    count_include_pad: bool = True,
-) -> Tensor:  # fmt: skip
-    """Every error, divided by its window's count, at every in-image element of the window."""
-    return pooled_grad(e, windows_of(x_shape, kernel, stride, padding, count_include_pad))
-
-
-def global_avg_pool(x: Tensor) -> Tensor:
-    """(N, H, W, C) to the exact means (N, C)."""
-    means = pooled(x, adaptive_windows(x.shape, 1))
-    return Tensor((x.shape[0], x.shape[3]), means.values)
-
-
-def global_avg_pool_grad(e: Tensor, x_shape: Sequence[int]) -> Tensor:
-    """e (N, C) over the pool's size, at every position: exact."""
-    return pooled_grad(e, adaptive_windows(x_shape, 1))
-
-
-def global_avg_pool32(x: Tensor) -> Tensor:
-    """`global_avg_pool` of float32."""
-    means = pooled32(x, adaptive_windows(x.shape, 1))
-    return Tensor((x.shape[0], x.shape[3]), means.values)
-
-
-def global_avg_pool32_grad(e: Tensor, x_shape: Sequence[int]) -> Tensor:
-    """`global_avg_pool_grad` of float32."""
-    return pooled32_grad(e, adaptive_windows(x_shape, 1))

@@ -22,7 +22,7 @@ from intnet.models.model import Model
 from intnet.numbers.rounding import Rounding
 from intnet.ops.curves import Silu
 from intnet.runs import archive
-from intnet.spec.curves import curve_round, tanh_round
+from intnet.spec.curves import curve_round
 from intnet.training.inference import all_logits
 from intnet.training.train import Run
 from tests.support.exporting import by_c, by_runtime, images_for, wanted
@@ -98,7 +98,9 @@ def stairs(exponent: int, lo: int, hi: int) -> Program:
     """tanh at 2^exponent, to codes of 7 bits after the point, halved."""
 
     def at(x: np.ndarray) -> np.ndarray:
-        return np.array([tanh_round(Fraction(int(v)) * Fraction(2) ** exponent, -7) for v in x], np.int64)
+        return np.array(
+            [curve_round("tanh", Fraction(int(v)) * Fraction(2) ** exponent, -7) for v in x], np.int64
+        )
 
     few, curves.FEW = curves.FEW, 0
     try:
@@ -114,7 +116,7 @@ def test_halving_finds_every_step() -> None:
     for exponent, lo, hi in ((-6, -300, 290), (-3, -40, 33), (-6, 7, 7), (-6, 900, 950)):
         program = stairs(exponent, lo, hi)
         for code in range(lo, hi + 1):
-            right = tanh_round(Fraction(code) * Fraction(2) ** exponent, -7)
+            right = curve_round("tanh", Fraction(code) * Fraction(2) ** exponent, -7)
             assert interpret.logits(program, [code]) == [right]
 
 
@@ -124,7 +126,7 @@ def test_wide_codes_beside_every_step(tmp_path: Path) -> None:
     curve = program.ops[2]
     assert isinstance(curve, p.Curve) and curve.steps.size == 256 and program.logits.lo == -128
     codes = np.unique(np.concatenate([curve.steps, curve.steps - 1]))
-    right = [[tanh_round(Fraction(int(v)) / (1 << 24), -7)] for v in codes]
+    right = [[curve_round("tanh", Fraction(int(v)) / (1 << 24), -7)] for v in codes]
     images = codes.astype(np.int32).reshape(-1, 1, 1, 1)
     assert batch.logits(program, images).tolist() == right
     assert by_c(program, images, tmp_path, "gcc") == right

@@ -88,7 +88,7 @@ def direct(xs: list[Fraction]) -> list[int]:
 
 
 def curve(name: str, x: Exact) -> list[int]:
-    return [int(curve_round(name, v, -7)) for v in x.values]
+    return [curve_round(name, v, -7) for v in x.values]
 
 
 def product(a: Exact, b: Exact) -> list[Fraction]:
@@ -107,7 +107,7 @@ def test_silu(trace: Trace) -> None:
 
 def test_excitation_on_the_way_forward(trace: Trace) -> None:
     x = trace.real("act2/x4")
-    assert trace["se.fc1/x0"].codes == direct(pooling.global_avg_pool(x).values)
+    assert trace["se.fc1/x0"].codes == direct(pooling.pooled(x, pooling.adaptive_windows(x.shape, 1)).values)
     for fc in ("se.fc1", "se.fc2"):
         x0, wq, bq = (trace.real(f"{fc}/{path}") for path in ("x0", "Wq", "bq"))
         want = [v + bq.values[i % len(bq.values)] for i, v in enumerate(convolution.conv2d(x0, wq).values)]
@@ -130,9 +130,7 @@ def test_excitation_on_the_way_back(trace: Trace) -> None:
     e1 = product(trace.real("se.scale_activation/e0"), slopes)
     assert values(trace.recorder["se.scale_activation/e1"]) == e1
     assert trace["se.fc2/e3"][1:] == qz.quantize(e1, qz.Flag())[:2]
-    e4 = trace.real("se.fc1/e4")
-    squeezed = [v / 30 for v in pooling.global_avg_pool_grad(Exact(e4.shape, [30 * v for v in e4.values]),
-                                                         (N, 5, 6, 4)).values]  # fmt: skip
+    squeezed = pooling.pooled_grad(trace.real("se.fc1/e4"), pooling.adaptive_windows((N, 5, 6, 4), 1)).values
     assert trace["se.avgpool/e0"][1:] == qz.quantize(squeezed, qz.Shift(8))[:2]
     through = [v * s.values[i // 120 * 4 + i % 4] for i, v in enumerate(e0.values)]
     both = [a + b for a, b in zip(through, trace.real("se.avgpool/e0").values, strict=True)]

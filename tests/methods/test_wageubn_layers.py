@@ -97,7 +97,7 @@ def check_weight_gradient(seen: Recorded, layer: str, exact: oracle.Tensor) -> N
 @pytest.mark.slow
 def test_tanh(seen: Recorded) -> None:
     x3 = seen["bn1/x3"]
-    codes = [oracle.curves.tanh_round(v, -7) for v in x3.real().values]
+    codes = [oracle.curves.curve_round("tanh", v, -7) for v in x3.real().values]
     assert seen["tanh1/x4"] == Fixed(x3.shape, codes, -7)
     winners = pooling.max_pool(seen["tanh1/x4"].ints(), **MAX)[1]
     error = pooling.max_pool_grad(seen["conv2/e4"].real(), winners, x3.shape)
@@ -147,9 +147,10 @@ def test_batch_norm(seen: Recorded, bn: str, weighted: str) -> None:
 def test_relu_and_average_pool(seen: Recorded) -> None:
     x3 = seen["bn2/x3"]
     assert seen["relu2/x4"] == layers.activation(x3)
-    pooled = pooling.avg_pool(seen["relu2/x4"].real(), **AVG)
+    windows = pooling.windows_of(x3.shape, **AVG)
+    pooled = pooling.pooled(seen["relu2/x4"].real(), windows)
     assert seen["pool2/x4"] == q(pooled.shape, qz.quantize(pooled.values, qz.Direct(8)))
-    error = pooling.avg_pool_grad(seen["pool2/e0"].real(), x3.shape, **AVG)
+    error = pooling.pooled_grad(seen["pool2/e0"].real(), windows)
     assert seen["relu2/e0"] == q(x3.shape, qz.quantize(error.values, qz.Shift(8)))
     assert seen["relu2/e1"] == seen["bn2/e1"] == layers.mask(seen["relu2/e0"], x3)
 

@@ -19,6 +19,7 @@ from intnet.numbers.formats import Direct, Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import avg_pool2d, global_avg_pool, max_pool2d
 from intnet.spec.float32 import add32, to_float32
+from intnet.spec.pooling import adaptive_windows, pooled, pooled_grad, windows_of
 from intnet.spec.tensor import places
 from tests.support import cases
 from tests.support.opcheck import fixed, floating, integer, run, scaled, tensor, threads, values
@@ -128,12 +129,12 @@ def test_integer_avg_pool2d(shape: dict[str, Any], bits: int, e_bits: int, seed:
         return made[0]
 
     got, (dx,) = run(avg_pool2d, x, error=error, **how)
-    want = oracle.pooling.avg_pool(fixed(x).ints(), **how)
+    want = pooled(fixed(x).ints(), windows_of(x.shape, **how))
     assert (got.shape, values(got)) == (want.shape, scaled(want, -7))
     if bits < 48:
         q = oracle.formats.quantize(values(got), oracle.formats.Direct(8))
         assert fixed(quantize(got, Direct(8))) == oracle.Fixed(want.shape, *q[:2])
-    want = oracle.pooling.avg_pool_grad(fixed(made[0]).ints(), x.shape, **how)
+    want = pooled_grad(fixed(made[0]).ints(), windows_of(x.shape, **how))
     assert (dx.shape, values(dx)) == (want.shape, scaled(want, -20))
     q = oracle.formats.quantize(values(dx), oracle.formats.Shift(8))
     assert fixed(quantize(dx, Shift(8))) == oracle.Fixed(want.shape, *q[:2])
@@ -173,10 +174,10 @@ def test_integer_global_avg_pool(n: int, side: tuple[int, int], bits: int, seed:
     x = integer(seed, (n, *side, 3), bits, -7)
     e = integer(seed + 1, (n, 3), 16, -25)
     got, (dx,) = run(global_avg_pool, x, error=e)
-    want = oracle.pooling.global_avg_pool(fixed(x).ints())
-    assert (got.shape, values(got)) == (want.shape, scaled(want, -7))
+    want = pooled(fixed(x).ints(), adaptive_windows(x.shape, 1))
+    assert (got.shape, values(got)) == ((n, 3), scaled(want, -7))
     assert values(got.to_float32()) == [to_float32(v) for v in values(got)]
-    want = oracle.pooling.global_avg_pool_grad(fixed(e).ints(), x.shape)
+    want = pooled_grad(fixed(e).ints(), adaptive_windows(x.shape, 1))
     assert (dx.shape, values(dx)) == (want.shape, scaled(want, -25))
 
 
@@ -191,7 +192,7 @@ def test_a_float_error_through_an_integer_global_avg_pool(
     x, e = integer(seed, (n, *side, 3)), floating(seed + 1, (n, 3), exponent)
     _, (dx,) = run(global_avg_pool, x, error=e)
     assert isinstance(dx, FloatExact)
-    want = oracle.pooling.global_avg_pool_grad(tensor(e), x.shape)
+    want = pooled_grad(tensor(e), adaptive_windows(x.shape, 1))
     assert values(dx) == want.values
     q = oracle.formats.quantize(want.values, oracle.formats.Shift(8))
     assert fixed(quantize(dx, Shift(8))) == oracle.Fixed(x.shape, *q[:2])
@@ -200,7 +201,7 @@ def test_a_float_error_through_an_integer_global_avg_pool(
 def test_a_float_error_through_separate_integer_windows() -> None:
     x, e = integer(1, (2, 4, 6, 2)), floating(2, (2, 2, 2, 2), -20)
     _, (dx,) = run(avg_pool2d, x, error=e, kernel=(2, 3), stride=(2, 3))
-    assert values(dx) == oracle.pooling.avg_pool_grad(tensor(e), x.shape, (2, 3), (2, 3)).values
+    assert values(dx) == pooled_grad(tensor(e), windows_of(x.shape, (2, 3), (2, 3))).values
 
 
 def test_float_global_avg_pool() -> None:
@@ -282,7 +283,7 @@ def test_pools_over_the_corner_codes_of_every_container() -> None:
         x = QTensor(codes, 0)
         how = {"kernel": (1, 4), "stride": (1, 4)}
         got, _ = run(avg_pool2d, x, **how)
-        assert values(got) == oracle.pooling.avg_pool(fixed(x).ints(), **how).values
+        assert values(got) == pooled(fixed(x).ints(), windows_of(x.shape, **how)).values
         got, _ = run(max_pool2d, x, **how)
         assert values(got) == oracle.pooling.max_pool(fixed(x).ints(), **how)[0].values
 

@@ -38,10 +38,10 @@ def store(v: Any) -> Any:
 def wanted(curve: str, x: Fraction, exponent: int, mode: str = "ties_even") -> int:
     """The oracle's code; beyond 80 a curve is nearer to its asymptote than e^-79."""
     if abs(x) <= 80:
-        return int(curve_round(curve, x, exponent, mode))
+        return curve_round(curve, x, exponent, mode)
     if x > 0 and curve == "silu":
         return int(oracle.round_fraction((x - Fraction(1, 2**90)) / oracle.power(exponent), mode))
-    return int(curve_round(curve, Fraction(80 if x > 0 else -80), exponent, mode))
+    return curve_round(curve, Fraction(80 if x > 0 else -80), exponent, mode)
 
 
 # -- integers ------------------------------------------------------------------------------------

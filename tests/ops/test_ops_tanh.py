@@ -30,7 +30,7 @@ DETERMINISTIC = [mode for mode in oracle.rounding.MODES if mode != "stochastic"]
 
 def rounded(x: Fraction, exponent: int, mode: str = "ties_even") -> int:
     """The oracle's code; from 64 on tanh is within 2^-184 of 1, so 64 stands for all of them."""
-    return oracle.curves.tanh_round(max(min(x, Fraction(64)), Fraction(-64)), exponent, mode)
+    return oracle.curves.curve_round("tanh", max(min(x, Fraction(64)), Fraction(-64)), exponent, mode)
 
 
 def dense(bits: int, fraction: int) -> tuple[list[int], int]:

@@ -77,13 +77,15 @@ def test_pooling_by_hand():
     assert grad.values == [1, 0, 0, 0, 0, 6, 0, 3, 0]
     negative = Tensor((1, 2, 2, 1), [-4, -3, -2, -1])
     assert pooling.max_pool(negative, 3, 2, 1) == (Tensor((1, 1, 1, 1), [-1]), [3])
-    assert pooling.avg_pool(negative, 2, 2).values == [F(-5, 2)]
-    assert pooling.avg_pool(negative, 2, 2, 1).values == [-1, F(-3, 4), F(-1, 2), F(-1, 4)]
-    assert pooling.avg_pool(negative, 2, 2, 1, count_include_pad=False).values == [-4, -3, -2, -1]
-    e = Tensor((1, 2, 2, 1), [4, 8, 12, 16])
-    assert pooling.avg_pool_grad(e, (1, 2, 2, 1), 2, 2, 1).values == [1, 2, 3, 4]
-    assert pooling.global_avg_pool(Tensor((1, 1, 2, 2), [1, 10, 2, 21])) == ((1, 2), [F(3, 2), F(31, 2)])
-    assert pooling.global_avg_pool_grad(tensor([[1, 3]]), (1, 1, 2, 2)).values == [F(1, 2), F(3, 2)] * 2
+    assert pooling.pooled(negative, pooling.windows_of(negative.shape, 2, 2)).values == [F(-5, 2)]
+    padded = pooling.windows_of(negative.shape, 2, 2, 1)
+    assert pooling.pooled(negative, padded).values == [-1, F(-3, 4), F(-1, 2), F(-1, 4)]
+    assert pooling.pooled_grad(Tensor((1, 2, 2, 1), [4, 8, 12, 16]), padded).values == [1, 2, 3, 4]
+    layer, walk = Layer("mean", "avgpool"), Walk(Rules(), "none")
+    images = values.Quotient((1, 1, 2, 2), [F(1), F(10), F(2), F(21)])
+    assert walk.forward((layer,), images) == ((1, 2), [F(3, 2), F(31, 2)])
+    back = walk.backward((layer,), values.Quotient((1, 2), [F(1), F(3)]))
+    assert back == (images.shape, [F(1, 2), F(3, 2)] * 2)
 
 
 def test_elementwise_by_hand():
@@ -109,18 +111,18 @@ def test_elementwise_by_hand():
 )
 def test_tanh_has_the_known_digits(x, digits):
     floor = digits * 2**100 // 10**40
-    assert curves.tanh_round(x, -100, "to_neg") == floor
-    assert curves.tanh_round(-x, -100, "to_zero") == -floor
-    assert curves.tanh_round(-x, -100, "to_neg") == -floor - 1
-    assert curves.tanh_round(x, -7) == round(F(digits, 10**40) * 128)
+    assert curves.curve_round("tanh", x, -100, "to_neg") == floor
+    assert curves.curve_round("tanh", -x, -100, "to_zero") == -floor
+    assert curves.curve_round("tanh", -x, -100, "to_neg") == -floor - 1
+    assert curves.curve_round("tanh", x, -7) == round(F(digits, 10**40) * 128)
 
 
 def test_tanh_at_the_ends():
-    assert curves.tanh_round(0, -15) == 0
+    assert curves.curve_round("tanh", 0, -15) == 0
     # x - x^3/3 + ..., and x^3/3 < 1 step
-    assert curves.tanh_round(F(1, 2**20), -60, "to_neg") == 2**40 - 1
-    assert curves.tanh_round(100, -15) == 2**15
-    assert curves.tanh_round(-100, -15, "to_zero") == 1 - 2**15
+    assert curves.curve_round("tanh", F(1, 2**20), -60, "to_neg") == 2**40 - 1
+    assert curves.curve_round("tanh", 100, -15) == 2**15
+    assert curves.curve_round("tanh", -100, -15, "to_zero") == 1 - 2**15
 
 
 # Batch norm and update
@@ -243,7 +245,8 @@ def test_windows_by_hand():
 
 def test_a_float_mean_has_no_chunks():
     x = Tensor((1, 1100, 1, 1), [F(2**24)] + [F(1)] * 1099)
-    assert pooling.global_avg_pool32(x).values == [floats.to_float32(F(2**24, 1100))]
+    means = pooling.pooled32(x, pooling.adaptive_windows(x.shape, 1))
+    assert means.values == [floats.to_float32(F(2**24, 1100))]
     overlapping = pooling.windows_of((1, 1, 3, 1), (1, 2), 1)
     e = [F(2**24), F(2)]
     assert pooling.avg32_grad_at(e, overlapping, (0, 0, 1, 0)) == 2**23 + 1

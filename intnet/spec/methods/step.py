@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from intnet.spec import elementary
 from intnet.spec import float_batch_norm as float_norm
 from intnet.spec import words as random
-from intnet.spec.curves import curve_round, tanh_round
+from intnet.spec.curves import curve_round
 from intnet.spec.digest import Floats, Words
 from intnet.spec.float32 import to_float32
 from intnet.spec.formats import Format, Quantized, quantize
@@ -343,9 +343,7 @@ def rounded(
 def curve_code(name: str, x: Fraction, exponent: int, mode: Mode = "ties_even") -> int:
     """The code of a curve at x, rounded by a mode of `rounding.MODES` that draws no words."""
     assert isinstance(mode, str)
-    if name == "tanh":
-        return tanh_round(x, exponent, mode)
-    return int(curve_round(name, x, exponent, mode))
+    return curve_round(name, x, exponent, mode)
 
 
 def _size(value: Expression) -> int:
