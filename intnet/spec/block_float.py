@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import overflow, round_fraction
-from intnet.spec.tensor import Tensor, index_of, places, power
+from intnet.spec.tensor import Tensor, index_of, log2_floor, places, power
 
 SIDE = 4
 LEAST, GREATEST = -128, 127  # of e: a signed byte
@@ -110,10 +110,7 @@ def exponent(xs: Sequence[Fraction]) -> int | None:
         raise OverflowError("a block's exponent is beyond 127")
     if top < power(LEAST - 1):
         return None
-    e = max(top.numerator.bit_length() - top.denominator.bit_length(), LEAST)
-    while top >= power(e):
-        e += 1
-    return e
+    return max(log2_floor(top) + 1, LEAST)
 
 
 def code_at(x: Fraction, e: int | None, b: int) -> tuple[int, bool]:

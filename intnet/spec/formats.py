@@ -33,7 +33,7 @@ from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
 from intnet.spec.rounding import HALF, Decision, Mode, decision, overflow, root_decision
-from intnet.spec.tensor import power
+from intnet.spec.tensor import log2_floor, power
 
 Exact = Fraction | int
 Limits = tuple[int, int, str]  # least and greatest code, and a name of `rounding.OVERFLOWS`
@@ -94,13 +94,7 @@ def log2_R(largest: Exact) -> int:
         raise ValueError(f"a largest magnitude is not negative, got {largest}")
     if largest == 0:
         return 0
-    square = Fraction(largest) ** 2
-    n = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
-    while square >= power(2 * n + 1):
-        n += 1
-    while square < power(2 * n - 1):
-        n -= 1
-    return n
+    return (log2_floor(Fraction(largest) ** 2) + 1) // 2
 
 
 def exponent_of(xs: Sequence[Exact]) -> int:
@@ -336,11 +330,7 @@ class Scaled(Format):
         lb, ub, _ = self.limits()
         ratios = [(ub + HALF) / Fraction(greatest)] if greatest > 0 else []
         ratios += [(lb - HALF) / Fraction(least)] if least < 0 else []
-        bound = min(ratios, default=ub + HALF)
-        s = bound.numerator.bit_length() - bound.denominator.bit_length() - 1
-        while power(s + 1) <= bound:
-            s += 1
-        return s
+        return log2_floor(min(ratios, default=ub + HALF))
 
     def exponent(self, grid: int) -> int:
         """-s."""

@@ -31,11 +31,19 @@ from typing import NamedTuple
 from intnet.spec.formats import FixedPoint
 from intnet.spec.rounding import Mode, round_fraction
 from intnet.spec.small_floats import Float, Made, Value, decode, encode, value
-from intnet.spec.tensor import Place, places, power
+from intnet.spec.tensor import Place, log2_floor, places, power
 
 SCALES = ("floor", "ceil", "round", "fit")
 LEAST, GREATEST, NAN = -127, 127, 255  # of k; the word of a scale that is NaN
 Element = Float | FixedPoint
+ELEMENTS: dict[str, Element] = {  # of INT8 words are signed codes
+    "E4M3": Float(4, 3, "nan"),
+    "E5M2": Float(5, 2),
+    "E3M2": Float(3, 2, "none"),
+    "E2M3": Float(2, 3, "none"),
+    "E2M1": Float(2, 1, "none"),
+    "INT8": FixedPoint(8, 6),
+}
 
 
 class Block(NamedTuple):
@@ -46,12 +54,6 @@ class Block(NamedTuple):
     elements: list[int]
     saturated: int
     inexact: int
-
-
-def log2_floor(x: Fraction) -> int:
-    """The n with 2^n <= x < 2^(n+1), x > 0."""
-    n = x.numerator.bit_length() - x.denominator.bit_length()
-    return n if x >= power(n) else n - 1
 
 
 @cache

@@ -32,7 +32,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from intnet.spec.rounding import Mode, decision
-from intnet.spec.tensor import power
+from intnet.spec.tensor import log2_floor, power
 
 SPECIALS = ("ieee", "nan", "none")
 OVERFLOWS = {  # what becomes of a finite value beyond the greatest finite number, and of an infinity
@@ -106,10 +106,7 @@ def number_of(x: Fraction, format: Float) -> Fraction:
     """n + f of x: v(n) <= x < v(n + 1), f the part of their distance behind it."""
     if x < 0:
         return -number_of(-x, format)
-    lead = format.least
-    if x >= power(lead):
-        lead = x.numerator.bit_length() - x.denominator.bit_length()  # floor(log2 x), or one more
-        lead -= x < power(lead)
+    lead = log2_floor(x) if x >= power(format.least) else format.least
     return (lead - format.least) * 2**format.m + x / power(lead - format.m)
 
 

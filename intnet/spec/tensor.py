@@ -57,6 +57,12 @@ def power(exponent: int) -> Fraction:
     return Fraction(2**exponent) if exponent >= 0 else Fraction(1, 2**-exponent)
 
 
+def log2_floor(x: Fraction) -> int:
+    """The n with 2^n <= x < 2^(n+1), x > 0."""
+    n = x.numerator.bit_length() - x.denominator.bit_length()
+    return n if x >= power(n) else n - 1
+
+
 def tensor(nested: Any) -> Tensor:
     """A tensor from nested lists of one shape."""
     shape: list[int] = []

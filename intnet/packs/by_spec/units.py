@@ -16,10 +16,9 @@ from intnet.errors import PackError
 from intnet.packs.by_spec.plain import Plain, flag_word
 from intnet.packs.by_spec.trails import parts
 from intnet.spec.float32 import LEAST, MANTISSA, bits_of, to_float32, units
-from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift, Way, exponent_of
-from intnet.spec.microscaling import Element, decoded
+from intnet.spec.formats import Constant, Direct, Flag, Shift, Way, exponent_of
+from intnet.spec.microscaling import ELEMENTS, decoded
 from intnet.spec.rounding import Decision, decision, overflow
-from intnet.spec.small_floats import Float
 from intnet.spec.tensor import power
 from intnet.spec.words import lfsr
 from intnet.spec.words import words as philox
@@ -28,14 +27,6 @@ Words = dict[str, list[Any]]  # of a port; a list of lanes a word where it has l
 Parameters = Mapping[str, Any]
 INFINITY = 0x7F800000
 QUIET_NAN = 0x7FC00000
-ELEMENTS: dict[str, Element] = {  # of microscaling formats; of INT8 words are signed codes
-    "E4M3": Float(4, 3, "nan"),
-    "E5M2": Float(5, 2),
-    "E3M2": Float(3, 2, "none"),
-    "E2M3": Float(2, 3, "none"),
-    "E2M1": Float(2, 1, "none"),
-    "INT8": FixedPoint(8, 6),
-}
 CORNERS = 24  # words of the corner stream that each case of an L2 pack has for its own
 
 

@@ -13,8 +13,8 @@ from intnet.packs.ports import Port
 from intnet.packs.units.scales import SCALES, limited_port, limits_of_q, rounding
 from intnet.packs.units.signals import Choice, Parameters, Range, Scale, Unit, signal
 from intnet.packs.units.words import FLAG, K_GC, K_Q
+from intnet.spec.microscaling import ELEMENTS
 from intnet.spec.small_floats import Float
-from intnet.spec.units.mx import ELEMENTS
 from intnet.spec.wires import span
 
 # -- the ports of each unit ----------------------------------------------------------------------

@@ -17,10 +17,10 @@ from intnet.packs.units import stimuli
 from intnet.packs.units.signals import Group, Parameters, Source, column, marks
 from intnet.packs.units.stimuli import Groups, Level
 from intnet.spec.formats import FixedPoint
-from intnet.spec.microscaling import GREATEST, NAN, Element
+from intnet.spec.microscaling import ELEMENTS, GREATEST, NAN, Element
 from intnet.spec.small_floats import decode
 from intnet.spec.tensor import power
-from intnet.spec.units.mx import ELEMENTS, bits, edge, sums, unit
+from intnet.spec.units.mx import bits, edge, sums, unit
 from intnet.spec.units.sums import MANTISSA
 
 PAIRS = 12  # bits of two elements up to which all pairs are run

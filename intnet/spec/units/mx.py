@@ -15,21 +15,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from intnet.spec.formats import FixedPoint
-from intnet.spec.microscaling import GREATEST, NAN, Element
+from intnet.spec.microscaling import ELEMENTS, GREATEST, NAN, Element
 from intnet.spec.small_floats import Float, value
 from intnet.spec.tensor import power
 from intnet.spec.units.quantizers import held
 from intnet.spec.units.sums import INFINITY, LEAST, MANTISSA, float32, tree
 from intnet.spec.wires import Circuit, Range, Wire, span, width
 
-ELEMENTS: dict[str, Element] = {
-    "E4M3": Float(4, 3, "nan"),
-    "E5M2": Float(5, 2),
-    "E3M2": Float(3, 2, "none"),
-    "E2M3": Float(2, 3, "none"),
-    "E2M1": Float(2, 1, "none"),
-    "INT8": FixedPoint(8, 6),
-}
 QUIET_NAN = 0x7FC00000  # of binary32
 
 Parameters = Mapping[str, Any]
