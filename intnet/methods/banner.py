@@ -41,7 +41,7 @@ class Banner(Float32):
     """
 
     name = "banner"
-    reads_copies = True
+    reads_copies = shows_masters = True
     ranged = True
     SYMBOLS = symbols.BANNER
     DEVIATIONS: ClassVar[dict[str, str]] = {
@@ -119,8 +119,3 @@ class Banner(Float32):
         if path == "e1" and layer.normalizes:
             return self._packed(layer, path, value, STOCHASTIC).load()
         return super().error(layer, path, value)
-
-    def descend(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
-        """The float32 master's step."""
-        super().descend(layer, parameter, gradient)
-        self.passes(layer, parameter.symbol, parameter.value)

@@ -44,8 +44,12 @@ TAIL = 178_809_188  # P(z < -sqrt 3) * 2^32, to nearest: the words of a normal b
 
 
 class FloatMaster(Method):
-    """Base of the methods that train a float32 master; see the module."""
+    """Base of the methods that train a float32 master; see the module.
 
+    shows_masters: observers see a parameter's new value too, where a copy of it is what a pass reads
+    """
+
+    shows_masters = False
     STATE: ClassVar[dict[str, str]] = {
         "m": "of adamw: running mean of the gradients",
         "v": "of adamw: running mean of their squares",
@@ -247,6 +251,8 @@ class FloatMaster(Method):
             self._adamw(layer, parameter, gradient, scale)
         for slot in SLOTS[o.optimizer]:
             self.passes(layer, f"{slot}{parameter.symbol}", parameter.slots[slot])
+        if self.shows_masters:
+            self.passes(layer, parameter.symbol, parameter.value)
 
     def _clipping(self, gradient: np.ndarray) -> float:
         """The factor of a gradient: 1, or clip/||g||_2 of one that is longer than clip.

@@ -65,7 +65,7 @@ class Mx(Float32):
     """
 
     name = "mx"
-    reads_copies = True
+    reads_copies = shows_masters = True
     SYMBOLS = symbols.MX
     BY_LAYER = (OF_ALL, *ROLES)
     DEVIATIONS: ClassVar[dict[str, str]] = {
@@ -201,11 +201,6 @@ class Mx(Float32):
             return super().error(layer, path, value)
         wide = self._copy(layer, "e3w", value)
         return Bifurcated(wide if layer.edge == "first" else self._copy(layer, path, value), wide)
-
-    def descend(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
-        """The float32 master's step."""
-        super().descend(layer, parameter, gradient)
-        self.passes(layer, parameter.symbol, parameter.value)
 
 
 # Of each copy the option, the axis of its blocks, and whether a convolution's groups part that.

@@ -11,10 +11,8 @@ rounded, and in how many bits, is the method's (`rounded`), and so are its error
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from intnet.methods.float_master import FloatMaster
-from intnet.methods.method import LayerLike, Parameter, to_float32
+from intnet.methods.method import LayerLike, to_float32
 from intnet.ops.curves import Curve
 
 STORED = ("x0", "x1", "x3", "x4")  # activations that are rounded; those inside batch norm are float32
@@ -24,6 +22,7 @@ NORMS = ("gamma", "beta")  # parameters of batch norm
 class RoundedCopies(FloatMaster):
     """Base of the two methods; see the module."""
 
+    shows_masters = True
     STREAMS: ClassVar[tuple[str, ...]] = ()  # random streams of a layer beside STORED and its parameters
 
     def __init__(self, /, **options: Any) -> None:
@@ -50,11 +49,6 @@ class RoundedCopies(FloatMaster):
         if path in STORED and (path != "x1" or layer.takes_weight):
             return self.rounded(layer, path, value)
         return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
-
-    def descend(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
-        """The float32 master's step."""
-        super().descend(layer, parameter, gradient)
-        self.passes(layer, parameter.symbol, parameter.value)
 
     def widths(self) -> dict[str, dict[str, int]]:
         """Weight layer -> WL, FL (block float: the scale s), nonzero weights, and what else moves."""

@@ -102,7 +102,7 @@ def reduce_on_plateau(
     An epoch is better whose loss is below best * (1 - threshold); after more than `patience` others in a row
     the factor is multiplied by `by`.
 
-    Defined by `spec/methods/float_master.py: Plateau`.
+    Defined by `spec/methods/float_master.py: plateau`.
     """
     factor, best, waited = state
     if loss < best * (1 - threshold):

@@ -277,9 +277,9 @@ def _norm(mine: Json, one: Json, given: Json) -> Iterator[str]:
 def _activation(kind: str, ports: Json, mine: Json) -> Iterator[str]:
     """What an activation gives, and hands on."""
     forward, back = elementwise.RULES[kind]
-    floating = {"relu": elementwise.RELU32} | elementwise.CURVES32
+    floating = {"relu": elementwise.RELU32} | elementwise.CURVE_RULES32
     if "x4" in mine:
-        copied = kind in elementwise.CURVES32 and _by_sequence(ports, mine["x4"])
+        copied = kind in elementwise.CURVE_RULES32 and _by_sequence(ports, mine["x4"])
         yield f"`x4` = {forward}{_floating(mine['x4'])}" + "; of x rounded to binary32" * copied
     for path in ("e1", "e1q"):
         if path in mine:

@@ -112,7 +112,7 @@ def remove_partial(folder: Path) -> None:
 def content(folder: Path, what: str) -> list[str]:
     """Names in a folder that may hold a `what` ('run'), but for locks and what killed writers left.
 
-    None where there is no folder; ConfigError where it is a file.
+    Empty where there is no folder; ConfigError where it is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file; a {what} needs a folder: name another --out")

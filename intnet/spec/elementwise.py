@@ -60,7 +60,7 @@ MOVED = {
         "handed": ("e0, to each of the two that were added",) * 2,
     },
 }
-CURVES32 = {  # of binary32; `elementary.SEQUENCES` has the functions
+CURVE_RULES32 = {  # of binary32; `elementary.SEQUENCES` has the functions
     "tanh": "e0 * (1 - x4 * x4), three operations",
     "sigmoid": "e0 * (x4 * (1 - x4)), three operations",
     "silu": "e0 * slope({x}), a product in binary64 of the two, rounded to binary32",

@@ -48,7 +48,7 @@ class Row:
 def failures(folder: Path) -> dict[str, str]:
     """Why runs failed when the sweep's command last ended, by name; CheckpointError for a damaged table.
 
-    None where one is at work, or was killed: it has tried them again.
+    Empty where one is at work, or was killed: it tries them again.
     """
     path = folder / JSON
     if (folder / SESSION).exists() or not path.exists():

@@ -272,12 +272,11 @@ def test_the_history_of_losses(losses: list[float], lookback: int) -> None:
     st.integers(0, 3), st.sampled_from([0.5, 0.125]), st.sampled_from([0.0, 1e-4, 0.25]),
 )  # fmt: skip
 def test_reduce_on_plateau(losses: list[float], patience: int, factor: float, threshold: float) -> None:
-    rule = float_master.Plateau(patience, factor, threshold)
-    state = (1.0, float(np.finfo(F32).max), 0.0)
+    state = want = 1.0, float(np.finfo(F32).max), 0
     for loss in losses:
-        rule.step(loss)
+        want = float_master.plateau(want, loss, patience, factor, threshold)
         state = schedules.reduce_on_plateau(state, loss, patience, factor, threshold)
-        assert state == (rule.scale, rule.best, rule.bad)
+        assert state == want
 
 
 def normal_below(z: Fraction) -> Decimal:
@@ -342,10 +341,10 @@ def test_the_oracles_switch_by_hand() -> None:
     assert oracle.push_up((31, 6), 26, 8) == (32, 24)
     # 100/2 = 50, 0.33 * 50 + 0.67 * 25 = 33.25
     assert (oracle.next_lookback(25, 2.0), oracle.next_lookback(25, math.inf)) == (34, 50)
-    plateau = float_master.Plateau(1, 0.5, 0.0)
+    seen = (1.0, math.inf, 0)
     for loss in (3.0, 2.0, 2.0, 2.0, 1.0):
-        plateau.step(loss)
-    assert (plateau.scale, plateau.best, plateau.bad) == (0.5, 1.0, 0)
+        seen = float_master.plateau(seen, loss, 1, 0.5, 0.0)
+    assert seen == (0.5, 1.0, 0)
 
 
 def test_the_oracles_float32_roots_and_norm_by_hand() -> None:

@@ -147,6 +147,7 @@ def behind(net: Net) -> dict[str, list[str]]:
 class Step(FloatMaster):
     """The rules of the method for one step."""
 
+    shows_masters = True
     nonzero: dict[str, int]
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -274,11 +275,6 @@ class Step(FloatMaster):
     def penalties(self) -> tuple[float, float]:
         """l1 and l2, which join the gradient after its normalisation."""
         return self.settings.l1, self.settings.l2
-
-    def descend(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
-        """The master's step."""
-        super().descend(layer, symbol, gradient)
-        self.stored(layer, symbol, self.parameter(layer.name, symbol))
 
 
 def unit_length(q: Fixed) -> list[Fraction]:

@@ -42,6 +42,7 @@ def steps(packed: Packed) -> Affine:
 class Step(PlainStep):
     """The rules of the method for one step."""
 
+    shows_masters = True
     ranged = True
 
     def format_of(self, layer: Layer, path: str) -> Any:
@@ -94,8 +95,3 @@ class Step(PlainStep):
         if isinstance(self.format_of(layer, path), Codec):
             return self.packed(layer, path, to_float(value)).values
         return super().error(layer, path, value)
-
-    def descend(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
-        """The master's step."""
-        super().descend(layer, symbol, gradient)
-        self.stored(layer, symbol, self.parameter(layer.name, symbol))

@@ -1,7 +1,7 @@
 """float32: no quantization. The baseline that every method stands beside.
 
 Parameters are float32 masters that a step reads as they are; optimizers and the state's names:
-`float_master`. Products and sums: `float32` of the concepts.
+`float_master`. Products and sums: `spec/float32.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["PlainStep", "Settings", "Step", "first"]
 
 
 class PlainStep(FloatMaster):
-    """Parameters as they are, under their own names; `dynasty` and `saved` begin with it."""
+    """Parameters as they are, under their own names; `dynasty`, `saved`, `banner` and `mx` begin with it."""
 
     def weight(self, layer: Layer, symbol: str) -> Any:
         """W, b, gamma, beta."""

@@ -163,21 +163,15 @@ def scaling(s: Settings, step: int, steps_per_epoch: int) -> float:
     return factor(s, step, steps_per_epoch)
 
 
-class Plateau:
-    """PyTorch's ReduceLROnPlateau(mode='min', threshold_mode='rel', cooldown=0, min_lr=0, eps=0)."""
-
-    def __init__(self, patience: int, factor: float, threshold: float) -> None:
-        self.patience, self.factor, self.threshold = patience, factor, threshold
-        self.scale, self.best, self.bad = 1.0, float("inf"), 0
-
-    def step(self, loss: float) -> None:
-        """After an epoch."""
-        if loss < self.best * (1 - self.threshold):
-            self.best, self.bad = loss, 0
-        else:
-            self.bad += 1
-        if self.bad > self.patience:
-            self.scale, self.bad = self.scale * self.factor, 0
+def plateau(
+    seen: tuple[float, float, int], loss: float, patience: int, factor: float, threshold: float
+) -> tuple[float, float, int]:
+    """(scale, best loss, epochs since) after an epoch of mean loss `loss`: PyTorch's
+    ReduceLROnPlateau(mode='min', threshold_mode='rel', cooldown=0, min_lr=0, eps=0)."""
+    scale, best, bad = seen
+    if loss < best * (1 - threshold):
+        return scale, loss, 0
+    return (scale, best, bad + 1) if bad < patience else (scale * factor, best, 0)
 
 
 # -- updates ---------------------------------------------------------------------------------------
@@ -311,7 +305,12 @@ def floats(*numbers: Fraction | int) -> Floats:
 
 
 class FloatMaster(Step):
-    """float32 everywhere; a method says what it rounds. The update is the module's."""
+    """float32 everywhere; a method says what it rounds. The update is the module's.
+
+    shows_masters: a parameter's new value is stored on its path, where a copy of it is what a pass reads
+    """
+
+    shows_masters = False
 
     def format_of(self, layer: Layer, path: str) -> Any:
         """float32."""
@@ -324,10 +323,6 @@ class FloatMaster(Step):
     def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
         """float32."""
         self.gradients[f"{layer.name}/{symbol}"] = to_float(self.stored(layer, f"g{symbol}", value))
-
-    def running(self, layer: Layer) -> tuple[list[Fraction], list[Fraction]] | None:
-        """Of inference; with `statistics=batch` the batch's own."""
-        return None if self.settings.statistics == "batch" else super().running(layer)
 
     # -- the update --------------------------------------------------------------------------------
 
@@ -378,12 +373,11 @@ class FloatMaster(Step):
         if s.rop is None:
             return
         total, steps = value_of(self.state["method/epoch"]).values
-        rule = Plateau(s.rop, s.rop_factor, s.rop_threshold)
         scale, best, bad = value_of(self.state["method/plateau"]).values
-        rule.scale, rule.best, rule.bad = float(scale), float(best), int(bad)
-        rule.step(float(total) / int(steps))
-        after = (to_float32(Fraction(v)) for v in (rule.scale, rule.best, rule.bad))
-        self.state |= {"method/epoch": floats(0, 0), "method/plateau": floats(*after)}
+        seen, mean = (float(scale), float(best), int(bad)), float(total) / int(steps)
+        after = plateau(seen, mean, s.rop, s.rop_factor, s.rop_threshold)
+        kept = floats(*(to_float32(Fraction(v)) for v in after))
+        self.state |= {"method/epoch": floats(0, 0), "method/plateau": kept}
 
     def updates_done(self) -> int:
         """How often each parameter was updated before this step: once in `accs` steps."""
@@ -424,3 +418,5 @@ class FloatMaster(Step):
             slots[slot] = self.note(layer, f"{slot}{symbol}", value, value, FLOAT32).values
         new = MOVES[s.optimizer](s, self.rate(), w, slots, t)
         self.state[key(name, symbol)] = Floats("float32", shape, new)
+        if self.shows_masters:
+            self.stored(layer, symbol, self.parameter(name, symbol))

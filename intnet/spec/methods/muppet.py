@@ -122,6 +122,7 @@ def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: N
 class Step(FloatMaster):
     """The rules of the method for one step."""
 
+    shows_masters = True
     exact_gradients = True
 
     def number(self, name: str) -> int:
@@ -161,11 +162,6 @@ class Step(FloatMaster):
         """lr of the epoch by the level."""
         o, since = self.settings, self.number("switched") if self.wl is None else None
         return learning_rate(o.lr, self.now.epoch, since, o.float_epochs, o.lr_floor)
-
-    def descend(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
-        """The master's step."""
-        super().descend(layer, symbol, gradient)
-        self.stored(layer, symbol, self.parameter(layer.name, symbol))
 
     def end_of_epoch(self) -> None:
         """Keep the last gradients; every `resolution` epochs the policy."""

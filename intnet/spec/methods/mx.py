@@ -80,6 +80,8 @@ class Settings(float_master.Settings):
 class Step(PlainStep):
     """The rules of the method for one step."""
 
+    shows_masters = True
+
     def format_of(self, layer: Layer, path: str) -> Any:
         """Blocks of what products read, along the axis that they sum over; else float32."""
         if layer.kind not in WEIGHTED or path not in ROLES:
@@ -146,8 +148,3 @@ class Step(PlainStep):
     def _forward_only(self, layer: Layer) -> bool:
         """Whether no product of the way back reads W: at inference, and in the first layer."""
         return self.now.inference or self.edge(layer) == "first"
-
-    def descend(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
-        """The master's step."""
-        super().descend(layer, symbol, gradient)
-        self.stored(layer, symbol, self.parameter(layer.name, symbol))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 from intnet.spec import elementary
@@ -228,7 +229,7 @@ class Step(Rules):
         assert isinstance(found, Format)
         if self.now.inference and path.startswith("x"):
             stream = None  # no image hangs on its place in a batch
-        drawn = None if stream is None else self.words(stream, _size(given))
+        drawn = None if stream is None else self.words(stream, prod(given.shape))
         mode = self.mode_of(layer, path)
         q = rounded(given, found, drawn, mode)
         name = f"{layer.name}/{path}"
@@ -262,7 +263,9 @@ class Step(Rules):
         return self.stored(layer, path, value)
 
     def running(self, layer: Layer) -> tuple[list[Fraction], list[Fraction]] | None:
-        """Batch norm's (means, variances) of inference; None: those of the batch itself."""
+        """Batch norm's (means, variances) of inference; None: the batch's own, as `statistics=batch` asks."""
+        if self.settings.statistics == "batch":
+            return None
         names = [f"{layer.name}.running_mean", f"{layer.name}.running_var"]
         if names[0] not in self.state:
             raise ValueError(f"{layer.name} has no running statistics before the first step")
@@ -344,10 +347,3 @@ def curve_code(name: str, x: Fraction, exponent: int, mode: Mode = "ties_even") 
     """The code of a curve at x, rounded by a mode of `rounding.MODES` that draws no words."""
     assert isinstance(mode, str)
     return curve_round(name, x, exponent, mode)
-
-
-def _size(value: Expression) -> int:
-    size = 1
-    for length in value.shape:
-        size *= length
-    return size

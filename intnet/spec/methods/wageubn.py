@@ -22,11 +22,11 @@ State: 'layer.weight' codes at 1 - kWU and 'layer.weight.Accq' at 1 - kAcc, of f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from intnet.spec.batch_norm import running_update
+from intnet.spec.batch_norm import GUARD_BITS, running_update
 from intnet.spec.digest import Words
 from intnet.spec.float32 import fma32
 from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
@@ -58,7 +58,6 @@ from intnet.spec.rounding import Mode
 from intnet.spec.tensor import Fixed, Tensor, power
 from intnet.spec.values import Curve, Expression, Value
 
-M_BITS = 16  # m1 and m2 are stored in words of 16 bits below the LSB of e2
 EDGE_BITS = 16
 INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "dx4": 1, "gammaq": 1, "betaq": 1, "bq": 1}  # under `saturate`
 RUNNING = -31
@@ -67,7 +66,8 @@ RUNNING = -31
 # -- settings --------------------------------------------------------------------------------------
 
 
-class Widths(NamedTuple):
+@dataclass(frozen=True)
+class Widths:
     """Of sec. IV-A, and the code of Mom. kGC = kGgamma = kGbeta and kWU follow by (22) and (24)."""
 
     k_w: int = 8
@@ -103,13 +103,13 @@ PAPER = Widths()
 
 
 @dataclass(frozen=True)
-class Settings(Modes):
+class Settings(Widths, Modes):
     """e2: 'flag8', or a width of SQ; edges: 'float32' or 'fixed16'; first: 'layer' or 'block', of the first
     block, in float32; lr: codes, dr: of CQ, by epoch.
 
     saturate: integer bits of activations, None: no range (6); weight_decay: s of 2^-s, None: none, as the
-    paper; statistics: of inference; k_e2: None, or the width of e3 in place of that in e2; the others:
-    `Widths` and `Modes`. label_smoothing: none. overrides: of layers, `of_layer`
+    paper; statistics: of inference; k_e2: None, or the width of e3 in place of that in e2.
+    label_smoothing: none. overrides: of layers, `of_layer`
     """
 
     e2: str = "flag8"
@@ -121,24 +121,12 @@ class Settings(Modes):
     weight_decay: int | None = None
     statistics: str = "running"
     label_smoothing: float = 0.0
-    k_w: int = PAPER.k_w
-    k_a: int = PAPER.k_a
-    k_e1: int = PAPER.k_e1
-    k_gamma: int = PAPER.k_gamma
-    k_beta: int = PAPER.k_beta
-    k_bn: int = PAPER.k_bn
-    k_mu: int = PAPER.k_mu
-    k_sigma: int = PAPER.k_sigma
-    k_acc: int = PAPER.k_acc
-    k_mom: int = PAPER.k_mom
-    k_lr: int = PAPER.k_lr
-    mom: int = PAPER.mom
     k_e2: int | None = None
     packing: Packing | None = None
     overrides: Overrides = ()
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        **dict.fromkeys(Widths._fields, int),
+        **dict.fromkeys((width.name for width in fields(Widths)), int),
         **dict.fromkeys(MODE_OF.values(), lambda mode: mode),
         "lr": lambda text: schedule(text, int),
         "dr": lambda text: schedule(text, int),
@@ -154,11 +142,6 @@ class Settings(Modes):
         read = {name: cls.READ.get(name.partition("@")[0], str)(value) for name, value in own.items()}
         plain, overrides = by_layer(read)
         return cls(**plain, overrides=overrides, **tape)
-
-    @property
-    def widths(self) -> Widths:
-        """All of them."""
-        return Widths(*(getattr(self, name) for name in Widths._fields))
 
     @property
     def of_e3(self) -> Format:
@@ -215,11 +198,9 @@ def update32(
 
 def rules32(s: Settings, epoch: int) -> list[str]:
     """`update32` with its numbers, as golden packs print it: p is the parameter, g its gradient."""
-    k = s.widths
-    rate, mom = at(s.lr, epoch), k.mom
     return [
-        f"Acc = fma({mom} * 2^{1 - k.k_mom}, Acc.old, g)",
-        f"p = fma(-{rate} * 2^{1 - k.k_lr}, Acc, p.old)",
+        f"Acc = fma({s.mom} * 2^{1 - s.k_mom}, Acc.old, g)",
+        f"p = fma(-{at(s.lr, epoch)} * 2^{1 - s.k_lr}, Acc, p.old)",
     ]
 
 
@@ -242,7 +223,7 @@ def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: N
         if p.layer in floating:
             state[key(p.layer, p.symbol)] = store(value)
             continue
-        k = of_layer(settings, p.layer).widths
+        k = of_layer(settings, p.layer)
         q = rounded(value, k.memory if p.symbol == "W" else Direct(k.k_wu))
         state[key(p.layer, p.symbol)] = store(Fixed(p.shape, q.codes, q.exponent))
         zeros = Fixed(p.shape, [0] * len(q.codes), 1 - k.k_acc)
@@ -287,7 +268,7 @@ class Step(AnyStep):
 
     def format_of(self, layer: Layer, path: str) -> Any:
         """The whole method: which quantizer stands on which path."""
-        symbol, k = path.partition("_")[2] or "W", self.of(layer).widths
+        symbol, k = path.partition("_")[2] or "W", self.of(layer)
         if self.in_block(layer):
             return self._direct(layer, path, k.k_a) if path == "x4" else FLOAT32
         if self.edge(layer) and path in ("Wq", "bq", "x0", "x1", "e3"):
@@ -339,8 +320,8 @@ class Step(AnyStep):
     def _below_e2(self, layer: Layer) -> Format:
         """16 bits below the LSB of e2, whose exponent the step knows by then."""
         k = self.of(layer)
-        width = k.k_e1 + k.k_gamma - 1 + M_BITS  # e2's nominal bits and those below; a name, no range
-        return Direct(min(width, 32), lsb=self.tensors[f"{layer.name}/e2"].exponent - M_BITS)
+        width = k.k_e1 + k.k_gamma - 1 + GUARD_BITS  # e2's nominal bits and those below; a name, no range
+        return Direct(min(width, 32), lsb=self.tensors[f"{layer.name}/e2"].exponent - GUARD_BITS)
 
     def stream_of(self, layer: Layer, path: str) -> str | None:
         """Of what rounds stochastically: in the paper CQ alone, by the words of 'layer/gW'."""
@@ -354,10 +335,6 @@ class Step(AnyStep):
 
     def _mode(self, layer: Layer, path: str) -> Mode:
         return self.of(layer).mode(path, self.now.inference)
-
-    def running(self, layer: Layer) -> tuple[list[Fraction], list[Fraction]] | None:
-        """As intnet has it; with `statistics=batch` the batch's own, as the paper may be read."""
-        return None if self.settings.statistics == "batch" else super().running(layer)
 
     # -- hooks -------------------------------------------------------------------------------------
 
@@ -400,7 +377,7 @@ class Step(AnyStep):
             self._update32(layer, symbol, gradient, lr)
             return
         w, accq = self.parameter(name, symbol), self.parameter(name, symbol, "Accq")
-        k = self.of(layer).widths
+        k = self.of(layer)
         grids = 1 - k.k_wu, 1 - k.k_acc, 1 - k.k_gc
         assert (w.exponent, accq.exponent, gradient.exponent) == grids, name
         acc = Fixed(w.shape, accumulate(accq.codes, gradient.codes, k.mom), 1 - k.k_gc)
@@ -414,9 +391,7 @@ class Step(AnyStep):
         name, shape = layer.name, gradient.shape
         kept = key(name, symbol, "Acc") in self.state
         old = self.parameter(name, symbol, "Acc").values if kept else [Fraction(0)] * len(gradient.values)
-        acc, w = update32(
-            self.parameter(name, symbol).values, old, gradient.values, lr, self.of(layer).widths
-        )
+        acc, w = update32(self.parameter(name, symbol).values, old, gradient.values, lr, self.of(layer))
         for slot, path, values in (("Acc", acc_path("Acc", symbol), acc), ("", symbol, w)):
             value = self.stored(layer, path, Tensor(shape, values))
             self.state[key(name, symbol, slot)] = store(value)
