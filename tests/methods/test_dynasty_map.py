@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from intnet.exact.blocks.block_float import quantize_blocks
 from intnet.methods import dynasty_map as lib
 from intnet.spec.methods import dynasty_map as definition
-from intnet.spec.nets import Layer
+from intnet.spec.models import Layer
 from tests.support import blocks
 from tests.support import map_digits as oracle
 from tests.support.opcheck import tensor

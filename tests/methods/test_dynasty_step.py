@@ -16,7 +16,7 @@ from intnet.methods.trace import Recorder
 from intnet.models import MLP
 from intnet.spec.methods import dynasty, dynasty_map
 from intnet.spec.methods.step import Now
-from intnet.spec.nets import Layer
+from intnet.spec.models import Layer
 from intnet.training.inference import as_codes
 from intnet.training.train import Run
 from tests.support import blocks

@@ -15,7 +15,7 @@ from intnet.layers import Linear
 from intnet.methods.method import Method
 from intnet.methods.trace import Recorder
 from intnet.spec.methods.saved import Codec
-from intnet.spec.nets import Layer, Residual
+from intnet.spec.models import Layer, Residual
 from tests.support.opcheck import threads
 from tests.support.saved_world import BY_LAYER, PATTERNS, Case, prepared, run_case
 from tests.support.two_worlds import Result, differences

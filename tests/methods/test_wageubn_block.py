@@ -17,8 +17,8 @@ from intnet.methods.method import Method
 from intnet.methods.trace import Recorder
 from intnet.models.model import Model
 from intnet.numbers.formats import Direct
-from intnet.spec.nets import Layer as SpecLayer
-from intnet.spec.nets import Net
+from intnet.spec.models import Layer as SpecLayer
+from intnet.spec.models import Net
 from intnet.spec.training import train
 from intnet.training.train import Run
 from tests.support.command import resumed

@@ -107,14 +107,12 @@ def test_products_are_exact_and_rounded_once(model: str, layer: str, folders: di
         Tensor(one.shape, [value.numerator * (den // value.denominator) for value in one.values])
         for one, den in zip(reals, dens, strict=True)
     )
-    if model == "mlp":
-        made = ops.linear(x, wq), ops.linear_weight_grad(e, x), ops.linear_input_grad(e, wb)
-    else:
-        made = (
-            ops.conv2d(x, wq, 2, 1),
-            ops.conv2d_weight_grad(e, x, wq.shape, 2, 1),
-            ops.conv2d_input_grad(e, wb, x.shape, 2, 1),
-        )
+    how = () if model == "mlp" else (2, 1)
+    made = (
+        ops.conv2d(x, wq, *how),
+        ops.conv2d_weight_grad(e, x, wq.shape, *how),
+        ops.conv2d_input_grad(e, wb, x.shape, *how),
+    )
     products = (dens[0] * dens[1], dens[3] * dens[0], dens[3] * dens[2])
     for path, want, den in zip(("x1", "gW", "e4"), made, products, strict=True):
         wanted = [to_float32(Fraction(value, den)) for value in want.values]

@@ -9,8 +9,7 @@ from intnet.spec import Fixed
 from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift
 from intnet.spec.methods import METHODS, wageubn
 from intnet.spec.methods.step import FLOAT32, Now, key, rounded, store
-from intnet.spec.models import mlp
-from intnet.spec.nets import Layer, Residual
+from intnet.spec.models import Layer, Residual, mlp
 
 F = Fraction
 

@@ -23,7 +23,8 @@ from intnet.spec import (
 from intnet.spec import batch_norm as norm
 from intnet.spec import convolution as conv
 from intnet.spec import float32 as floats
-from intnet.spec.nets import Layer, Rules, Walk
+from intnet.spec.models import Layer
+from intnet.spec.nets import Rules, Walk
 from intnet.spec.tensor import places
 from tests.support import cases
 

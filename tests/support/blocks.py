@@ -136,9 +136,9 @@ def check_linear(x: Pair, w: Pair, e: Pair) -> None:
     """`linear` of x (N, Cin), w (Cout, Cin), with e (N, Cout) on the way back."""
     exact, ops = block_float.exact, oracle.convolution
     wants: list[Want] = [
-        lambda: exact(ops.linear, x.exact, w.exact),
-        lambda: exact(ops.linear_input_grad, e.exact, w.exact),
-        lambda: exact(ops.linear_weight_grad, e.exact, x.exact),
+        lambda: exact(ops.conv2d, x.exact, w.exact),
+        lambda: exact(ops.conv2d_input_grad, e.exact, w.exact, x.exact.shape),
+        lambda: exact(ops.conv2d_weight_grad, e.exact, x.exact, w.exact.shape),
     ]
     check(linear, x, w, e, wants)
 

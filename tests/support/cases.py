@@ -12,8 +12,7 @@ from math import inf, isqrt, nextafter
 
 from intnet.spec import Fixed, Tensor
 from intnet.spec.float32 import to_float32
-from intnet.spec.models import parameters
-from intnet.spec.nets import Net
+from intnet.spec.models import Net, parameters
 
 WIDTHS = (8, 16, 32, 64)
 

@@ -22,7 +22,7 @@ from intnet.spec import data, inference
 from intnet.spec import models as spec_models
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
-from intnet.spec.nets import Net
+from intnet.spec.models import Net
 from intnet.training.train import Run
 from tests.support.states import state_of
 from tests.support.two_worlds import random_images

@@ -11,7 +11,7 @@ from intnet.ops.loss import float_logits
 from intnet.spec import data, inference
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
-from intnet.spec.nets import Net
+from intnet.spec.models import Net
 from intnet.training.inference import as_codes, classified, ranks
 from intnet.training.train import Run
 from tests.support.states import state_of

@@ -27,7 +27,7 @@ from intnet.spec import Fixed, data, float32
 from intnet.spec.block_float import Blocks
 from intnet.spec.methods import METHODS, muppet, packing, saved
 from intnet.spec.methods.step import Now, State
-from intnet.spec.nets import Layer
+from intnet.spec.models import Layer
 from intnet.spec.values import exact
 from intnet.training.history import StepReport
 from intnet.training.train import Run

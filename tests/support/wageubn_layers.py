@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from intnet.spec.convolution import conv2d, conv2d_input_grad, conv2d_weight_grad
-from intnet.spec.elementwise import relu
+from intnet.spec.elementwise import relu_at
 from intnet.spec.formats import Direct, FixedPoint, Flag, Quantized, Shift, quantize
 from intnet.spec.geometry import Pair
 from intnet.spec.tensor import Fixed, Tensor, power
@@ -79,7 +79,7 @@ def conv_gradient(
 
 def activation(x3: Fixed) -> Fixed:
     """x4 = Q(relu(x3), 8)."""
-    return as_fixed(x3.shape, quantize(relu(x3.real()).values, Direct(8)))
+    return as_fixed(x3.shape, quantize(list(map(relu_at, x3.real().values)), Direct(8)))
 
 
 def mask(e0: Fixed, x3: Fixed) -> Fixed:

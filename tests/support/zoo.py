@@ -26,7 +26,7 @@ from intnet.models.mlp import MLP
 from intnet.models.model import Model
 from intnet.models.resnet import BasicBlock
 from intnet.spec import models as spec_models
-from intnet.spec.nets import Layer, Net, Residual
+from intnet.spec.models import Layer, Net, Residual
 from tests.support.weighed import Weighed
 
 WIDTHS, CLASSES = (4, 6), 3
