@@ -27,7 +27,7 @@ from intnet.numbers import formats as fast
 from intnet.numbers import rounding
 from intnet.numbers.small_floats import Float
 from intnet.spec import formats as spec
-from intnet.spec import microscaling, mx_blocks, nets, small_floats
+from intnet.spec import microscaling, models, mx_blocks, small_floats
 from intnet.spec.curves import curve_bounds, tanh_bounds
 from intnet.spec.methods.wageubn_modes import Modes
 from intnet.spec.rounding import Mode
@@ -145,14 +145,14 @@ def _with_rules(settings: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def layer_of(layer: Layer, kind: str) -> nets.Layer:
+def layer_of(layer: Layer, kind: str) -> models.Layer:
     """A layer as data; one whose kind is '' is a name only."""
     found: dict[str, Any] = {name: getattr(layer, name) for name in WINDOW if hasattr(layer, name)}
     outputs, *taps = layer.parameters[0].shape if layer.takes_weight else (0,)
     found |= {"kernel": tuple(taps[1:])} if taps[1:] else {}
     found |= {"kernel": layer.output} if isinstance(layer, layers.AdaptiveAvgPool2d) else {}
     bias = any(parameter.symbol == "b" for parameter in layer.parameters)
-    return nets.Layer(kind, layer.name, outputs, bias=bias, **found)
+    return models.Layer(kind, layer.name, outputs, bias=bias, **found)
 
 
 def curve(name: str, x: Fraction) -> Fraction:

@@ -26,7 +26,8 @@ from intnet.spec.data import Dataset
 from intnet.spec.digest import Floats, Words
 from intnet.spec.loss import logits32
 from intnet.spec.methods.step import Now, State, Step
-from intnet.spec.nets import Layer, Net, Walk, layers_of
+from intnet.spec.models import Layer, Net, layers_of
+from intnet.spec.nets import Walk
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import Quotient, Roots, Value, exact
 

@@ -1,4 +1,4 @@
-"""Models as data: nets by name, and the shapes of their parameters, computed from an image's shape.
+"""Nets as data: layers, models by name, and the shapes of their parameters, computed from an image's shape.
 
     mlp              784-64-64-10 where images have 28x28 pixels: linear, batch norm, ReLU twice, linear
     lenet5           two 5x5 convolutions with max pooling, three linear layers (LeCun et al. 1998)
@@ -12,11 +12,72 @@ layers, (C,) of the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from math import prod
 from typing import NamedTuple
 
-from intnet.spec.geometry import both, pads
-from intnet.spec.nets import Layer, Net, Residual, squeezed
+from intnet.spec.geometry import Pair, both, pads
+
+WEIGHTED = ("linear", "conv")
+
+
+class Layer(NamedTuple):
+    """One layer.
+
+    kind:     linear, conv, norm, relu, tanh, sigmoid, silu, max_pool, avg_pool, adaptive_pool, mean, flatten,
+              dropout, join, excite (squeeze and excitation), scale (its last part)
+    channels: outputs of linear and conv; of excite those between its linear layers
+    kernel:   of conv and pools, of adaptive_pool windows a side; stride, padding: of both; groups: of conv
+    keep:     share of elements that dropout keeps
+    """
+
+    kind: str
+    name: str
+    channels: int = 0
+    kernel: Pair = 1
+    bias: bool = False
+    stride: Pair = 1
+    padding: Pair = 0
+    groups: int = 1
+    keep: Fraction = Fraction(1)
+
+
+class Residual(NamedTuple):
+    """Two branches that are added; no layers in the shortcut: the identity."""
+
+    main: tuple[Layer, ...]
+    shortcut: tuple[Layer, ...] = ()
+
+
+Net = tuple[Layer | Residual, ...]
+
+
+def layers_of(net: Net) -> list[Layer]:
+    """All layers in order of definition; a shortcut's after the branch's, ahead of what follows the join."""
+    return list(_layers(net))
+
+
+def _layers(net: Net) -> Iterator[Layer]:
+    for item in net:
+        if isinstance(item, Residual):
+            yield from (*_layers(item.main), *_layers(item.shortcut))
+        elif item.kind == "excite":
+            yield from (*squeezed(item), Layer("scale", f"{item.name}.scale"))
+        else:
+            yield item
+
+
+def squeezed(layer: Layer) -> tuple[Layer, ...]:
+    """The layers that make squeeze and excitation's factors, one a channel of an image."""
+    name = layer.name
+    return (
+        Layer("mean", f"{name}.avgpool"),
+        Layer("linear", f"{name}.fc1", layer.channels, bias=True),
+        Layer("silu", f"{name}.activation"),
+        Layer("linear", f"{name}.fc2", bias=True),
+        Layer("sigmoid", f"{name}.scale_activation"),
+    )
+
 
 Shape = tuple[int, ...]
 

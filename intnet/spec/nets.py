@@ -1,4 +1,4 @@
-"""A net as data, and the one walk through it, forward and back, on which a method's rules store every value.
+"""The one walk through a net, forward and back, on which a method's rules store every value.
 
     x0, x1    a weight layer's input and output      e3, e4   the errors at its output and input
     mu, sigma, x2, x3   batch norm's                 e1, e2, m1, m2   the errors inside it
@@ -11,10 +11,9 @@ These are WAGEUBN's names (Algorithms 1 and 2). Between two stored values everyt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from intnet.spec import batch_norm as integer_norm
 from intnet.spec import float32 as floats
@@ -22,7 +21,7 @@ from intnet.spec import float_batch_norm as float_norm
 from intnet.spec import pooling, products, range_norm
 from intnet.spec.elementary import silu_error32
 from intnet.spec.elementwise import dropout32_at, dropout_at, relu_at, relu_grad_at, scale_grad_at
-from intnet.spec.geometry import Pair
+from intnet.spec.models import Layer, Net, Residual, squeezed
 from intnet.spec.tensor import Fixed, Tensor, places
 from intnet.spec.values import (
     Bifurcated,
@@ -41,66 +40,6 @@ from intnet.spec.values import (
     to_float,
     with_elements,
 )
-
-WEIGHTED = ("linear", "conv")
-
-
-class Layer(NamedTuple):
-    """One layer.
-
-    kind:     linear, conv, norm, relu, tanh, sigmoid, silu, max_pool, avg_pool, adaptive_pool, mean, flatten,
-              dropout, join, excite (squeeze and excitation), scale (its last part)
-    channels: outputs of linear and conv; of excite those between its linear layers
-    kernel:   of conv and pools, of adaptive_pool windows a side; stride, padding: of both; groups: of conv
-    keep:     share of elements that dropout keeps
-    """
-
-    kind: str
-    name: str
-    channels: int = 0
-    kernel: Pair = 1
-    bias: bool = False
-    stride: Pair = 1
-    padding: Pair = 0
-    groups: int = 1
-    keep: Fraction = Fraction(1)
-
-
-class Residual(NamedTuple):
-    """Two branches that are added; no layers in the shortcut: the identity."""
-
-    main: tuple[Layer, ...]
-    shortcut: tuple[Layer, ...] = ()
-
-
-Net = tuple[Layer | Residual, ...]
-
-
-def layers_of(net: Net) -> list[Layer]:
-    """All layers in order of definition; a shortcut's after the branch's, ahead of what follows the join."""
-    return list(_layers(net))
-
-
-def _layers(net: Net) -> Iterator[Layer]:
-    for item in net:
-        if isinstance(item, Residual):
-            yield from (*_layers(item.main), *_layers(item.shortcut))
-        elif item.kind == "excite":
-            yield from (*squeezed(item), Layer("scale", f"{item.name}.scale"))
-        else:
-            yield item
-
-
-def squeezed(layer: Layer) -> tuple[Layer, ...]:
-    """The layers that make squeeze and excitation's factors, one a channel of an image."""
-    name = layer.name
-    return (
-        Layer("mean", f"{name}.avgpool"),
-        Layer("linear", f"{name}.fc1", layer.channels, bias=True),
-        Layer("silu", f"{name}.activation"),
-        Layer("linear", f"{name}.fc2", bias=True),
-        Layer("sigmoid", f"{name}.scale_activation"),
-    )
 
 
 class Rules:

@@ -10,34 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 from intnet.spec import block_float
 from intnet.spec import convolution as conv
 from intnet.spec import float32 as floats
 from intnet.spec.block_float import Blocks
-from intnet.spec.geometry import Pair
+from intnet.spec.models import Layer
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import Affine, Value, channels, elements, exact, joined, to_float, with_elements
-
-
-class Window(Protocol):
-    """What a product has to know of its layer."""
-
-    @property
-    def stride(self) -> Pair:
-        """Of a convolution."""
-        ...
-
-    @property
-    def padding(self) -> Pair:
-        """Of a convolution."""
-        ...
-
-    @property
-    def groups(self) -> int:
-        """Of a convolution."""
-        ...
 
 
 def _product(
@@ -56,18 +37,18 @@ def _product(
     return in_float32(to_float(a), to_float(b), *more)
 
 
-def forward(layer: Window, x0: Value, w: Value) -> Value:
+def forward(layer: Layer, x0: Value, w: Value) -> Value:
     """x1 = W * x0."""
     return _product((conv.conv2d, conv.conv32), x0, w, layer.stride, layer.padding, layer.groups)
 
 
-def input_error(layer: Window, e3: Value, w: Value, x_shape: tuple[int, ...]) -> Value:
+def input_error(layer: Layer, e3: Value, w: Value, x_shape: tuple[int, ...]) -> Value:
     """e4 = W^T e3."""
     by = conv.conv2d_input_grad, conv.conv32_input_grad
     return _product(by, e3, w, x_shape, layer.stride, layer.padding, layer.groups)
 
 
-def weight_gradient(layer: Window, e3: Value, x0: Value, w_shape: tuple[int, ...]) -> Value:
+def weight_gradient(layer: Layer, e3: Value, x0: Value, w_shape: tuple[int, ...]) -> Value:
     """gW = e3 x0^T."""
     by = conv.conv2d_weight_grad, conv.conv32_weight_grad
     return _product(by, e3, x0, w_shape, layer.stride, layer.padding, layer.groups)

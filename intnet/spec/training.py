@@ -19,8 +19,7 @@ from intnet.spec import data as batches
 from intnet.spec.loss import cross_entropy, logits32
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now, State, Step
-from intnet.spec.models import parameters
-from intnet.spec.nets import Net
+from intnet.spec.models import Net, parameters
 from intnet.spec.tensor import Tensor
 
 Seen = Callable[[int, Fraction], None]

@@ -18,7 +18,7 @@ from intnet.methods.symbols import symbol_of
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Exponents, Floats, Words
 from intnet.spec.methods.step import FLOAT32, Now, value_of
-from intnet.spec.nets import Layer as SpecLayer
+from intnet.spec.models import Layer as SpecLayer
 from intnet.spec.rounding import Mode
 from intnet.spec.tensor import Fixed
 from intnet.verify.floats import fractions

@@ -13,7 +13,7 @@ from intnet.spec.digest import Floats
 from intnet.spec.float32 import add32, to_float32
 from intnet.spec.methods.dynasty import FIRST
 from intnet.spec.methods.step import of_layer, value_of, whole
-from intnet.spec.nets import WEIGHTED
+from intnet.spec.models import WEIGHTED
 from intnet.spec.tensor import Tensor
 from intnet.verify import chains
 from intnet.verify.judge import Lazy, as_stored, numbers

@@ -15,8 +15,8 @@ from intnet.layers import Layer
 from intnet.methods.saved import Saved
 from intnet.methods.trace import handed_on
 from intnet.spec.geometry import both, pads
-from intnet.spec.nets import WEIGHTED
-from intnet.spec.nets import Layer as SpecLayer
+from intnet.spec.models import WEIGHTED
+from intnet.spec.models import Layer as SpecLayer
 from intnet.verify.judge import FLOAT32, Judge
 from intnet.verify.record import Back, Call, What
 from intnet.verify.row import NotSpecified, Row
@@ -38,7 +38,7 @@ SHOWN = 4  # of what is found
 
 def check(taken: Taken, judge: Judge) -> Row:
     """One row of the whole step, or of inference."""
-    row = Row("step", "wiring", "every layer ran as it is; all that was made was read", ["nets.Layer"])
+    row = Row("step", "wiring", "every layer ran as it is; all that was made was read", ["models.Layer"])
     row.elements = row.checked = len(taken.record.happened)
     parts = (
         _left_out(taken, judge), _otherwise(taken, judge), _unstored(taken, judge), _shown(taken),

@@ -25,7 +25,7 @@ from intnet.packs.layers.capture import FOLDED
 from intnet.packs.layers.heads import LABELS
 from intnet.packs.pack import MANIFEST
 from intnet.packs.ports import CLASSES, HEADS, INFERENCE, Json, step_prefix
-from intnet.spec import nets as spec
+from intnet.spec import models as spec
 from intnet.spec.digest import Floats, Words
 from intnet.spec.inference import Inference
 from intnet.spec.methods.step import NAMES, Now, Seen, State, Step, key, symbols_of

@@ -29,8 +29,7 @@ from intnet.spec.methods import adapt_switch as switch
 from intnet.spec.methods import float_master
 from intnet.spec.methods.float_master import FloatMaster, floats
 from intnet.spec.methods.step import FLOAT32, Schedule, State, key, of_layer, store, value_of, whole
-from intnet.spec.models import Parameter
-from intnet.spec.nets import WEIGHTED, Layer, Net, layers_of
+from intnet.spec.models import WEIGHTED, Layer, Net, Parameter, layers_of
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import Value, joined, to_float
 

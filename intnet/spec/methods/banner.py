@@ -21,7 +21,7 @@ from intnet.spec.methods.float32 import PlainStep
 from intnet.spec.methods.float_master import Settings, first
 from intnet.spec.methods.packing import Codec, Packed, pack
 from intnet.spec.methods.step import FLOAT32, in_float32
-from intnet.spec.nets import WEIGHTED, Layer
+from intnet.spec.models import WEIGHTED, Layer
 from intnet.spec.tensor import Tensor
 from intnet.spec.values import Affine, Bifurcated, Expression, Value, to_float
 

@@ -29,8 +29,7 @@ from intnet.spec.methods import dynasty_map, float_master
 from intnet.spec.methods.dynasty_map import Map, in_use, sensitivity, zero_blocks
 from intnet.spec.methods.float32 import PlainStep
 from intnet.spec.methods.step import FLOAT32, State, of_layer, optional, value_of, whole
-from intnet.spec.models import Parameter
-from intnet.spec.nets import WEIGHTED, Layer, Net
+from intnet.spec.models import WEIGHTED, Layer, Net, Parameter
 from intnet.spec.tensor import Tensor
 from intnet.spec.values import Copies, Expression, Value, to_float
 

@@ -17,7 +17,7 @@ from functools import cache
 from math import fsum, inf
 from typing import Any
 
-from intnet.spec import block_float, nets
+from intnet.spec import block_float, models
 from intnet.spec.block_float import Blocks, Index
 from intnet.spec.elementary import log64
 from intnet.spec.float32 import to_float32
@@ -59,7 +59,7 @@ def zero_blocks(x: Tensor, axes: tuple[int, int]) -> list[Index]:
 
 @cache
 def work(
-    layer: nets.Layer, x: tuple[int, ...], w: tuple[int, ...]
+    layer: models.Layer, x: tuple[int, ...], w: tuple[int, ...]
 ) -> tuple[dict[Index, int], dict[Index, int]]:
     """T: multiply-adds of one product, counted one by one, of every block of the weights and of the input."""
     axes = 0, len(x) - 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from intnet.spec.methods.float_master import FloatMaster, Settings, first
-from intnet.spec.nets import Layer
+from intnet.spec.models import Layer
 
 __all__ = ["PlainStep", "Settings", "Step", "first"]
 

@@ -41,8 +41,7 @@ from intnet.spec.methods.step import (
     value_of,
     whole,
 )
-from intnet.spec.models import Parameter
-from intnet.spec.nets import Layer, Net
+from intnet.spec.models import Layer, Net, Parameter
 from intnet.spec.tensor import Tensor
 from intnet.spec.values import Curve, Expression, Value, joined, to_float
 

@@ -30,8 +30,7 @@ from intnet.spec.methods import float_master
 from intnet.spec.methods.adapt_switch import DIGITS, decimal
 from intnet.spec.methods.float_master import FloatMaster
 from intnet.spec.methods.step import FLOAT32, Schedule, State, at, key, store, symbols_of, value_of, whole
-from intnet.spec.models import Parameter
-from intnet.spec.nets import WEIGHTED, Layer, Net
+from intnet.spec.models import WEIGHTED, Layer, Net, Parameter
 from intnet.spec.tensor import Tensor
 from intnet.spec.values import Value, joined, to_float
 

@@ -23,8 +23,8 @@ from intnet.spec.methods.float32 import PlainStep
 from intnet.spec.methods.float_master import first
 from intnet.spec.methods.step import FLOAT32, in_float32, of_layer
 from intnet.spec.microscaling import Element
+from intnet.spec.models import WEIGHTED, Layer
 from intnet.spec.mx_blocks import Along, quantize_along
-from intnet.spec.nets import WEIGHTED, Layer
 from intnet.spec.small_floats import Float
 from intnet.spec.tensor import Tensor
 from intnet.spec.values import Bifurcated, Copies, Expression, Value, to_float

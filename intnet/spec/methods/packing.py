@@ -25,7 +25,7 @@ from intnet.spec import float32 as floats
 from intnet.spec.block_float import Blocks
 from intnet.spec.formats import Direct, Scaled, quantize
 from intnet.spec.methods.step import Now, Overrides, Schedule, at, by_layer, of_layer, schedule
-from intnet.spec.nets import Layer
+from intnet.spec.models import Layer
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import to_float
 from intnet.spec.words import words

@@ -25,7 +25,8 @@ from intnet.spec.curves import curve_round
 from intnet.spec.digest import Floats, Words
 from intnet.spec.float32 import to_float32
 from intnet.spec.formats import Format, Quantized, quantize
-from intnet.spec.nets import WEIGHTED, Layer, Net, Rules, Walk, layers_of
+from intnet.spec.models import WEIGHTED, Layer, Net, layers_of
+from intnet.spec.nets import Rules, Walk
 from intnet.spec.rounding import Mode
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import Curve, Expression, Roots, Value, exact, to_float

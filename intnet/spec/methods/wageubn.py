@@ -52,8 +52,7 @@ from intnet.spec.methods.step import (
 )
 from intnet.spec.methods.step import Step as AnyStep
 from intnet.spec.methods.wageubn_modes import MODE_OF, Modes
-from intnet.spec.models import Parameter
-from intnet.spec.nets import WEIGHTED, Layer, Net, layers_of
+from intnet.spec.models import WEIGHTED, Layer, Net, Parameter, layers_of
 from intnet.spec.rounding import Mode
 from intnet.spec.tensor import Fixed, Tensor, power
 from intnet.spec.values import Curve, Expression, Value
