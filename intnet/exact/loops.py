@@ -8,7 +8,7 @@ A tensor is walked flat, C elements a row, so that element i belongs to channel 
 
     num_i = cu[c]*u_i + cv[c]*v_i + offset[c]          value_i = num_i / den[c]
 
-`Scale` of the caller has put the power of two of the target unit into the coefficients and `den`.
+The caller, `Exact._scale`, has put the power of two of the target unit into the coefficients and `den`.
 Work is split in blocks; counts are kept a block, so no result depends on the number of threads.
 
 Defined by `spec/rounding.py: decision`, `spec/float32.py: to_float32`.

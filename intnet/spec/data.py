@@ -77,12 +77,6 @@ def parse_idx(content: bytes) -> Idx:
     return Idx(shape, data)
 
 
-def read_idx(path: str | Path) -> Idx:
-    """An IDX file, plain or gzip'd."""
-    content = Path(path).read_bytes()
-    return parse_idx(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
-
-
 def _embedded(name: str) -> Idx:
     """A file that comes with intnet: of the package intnet.data, in a checkout the folder data/."""
     try:

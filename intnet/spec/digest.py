@@ -49,18 +49,6 @@ class Floats(NamedTuple):
 State = Mapping[str, Words | Floats]
 
 
-def container(bound: int) -> str:
-    """The smallest code type that holds +-bound.
-
-    >>> container(127), container(128)
-    ('int8', 'int16')
-    """
-    for bits in (8, 16, 32, 64):
-        if bound < 2 ** (bits - 1):
-            return f"int{bits}"
-    raise ValueError(f"codes up to {bound} are beyond int64")
-
-
 def written(shape: Sequence[int]) -> str:
     """A shape as 4x3x3."""
     return "x".join(map(str, shape))

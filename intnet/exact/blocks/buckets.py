@@ -54,7 +54,6 @@ KINDS = {
 SHORT = {"affine-stochastic": "stoch", "counted": "levels", "symmetric": "symm"}
 AFFINE = ("affine", "affine-stochastic")  # these have a zero point, and codes without a sign
 BY_WORDS = ("affine-stochastic", "levels", "counted")  # these round by random words
-BUCKETS = (64, 128, 256, 512)  # the thesis's
 TENSOR = "tensor"
 MOST_LEVELS = 1 << 24  # of those counted: float32 holds each number up to it
 PERCENTILE = 99.999  # of |a|, what symmetric codes reach to
