@@ -25,7 +25,7 @@ import numpy as np
 
 from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.exact.blocks import block_loops
-from intnet.exact.blocks.block_loops import GREATEST, SIDE
+from intnet.exact.blocks.block_loops import GREATEST, LEAST, SIDE
 from intnet.machine.buffers import empty
 from intnet.numbers import bitpack
 from intnet.numbers.formats import BlockFloat
@@ -193,6 +193,30 @@ def blocks_of(q: QTensor, source: np.ndarray) -> BlockTensor:
     return quantize_blocks(source, np.where(bits == 1, 0, bits).astype(np.uint8), axes)
 
 
+def unpack(data: np.ndarray, shape: tuple[int, ...], axes: Axes, bits: np.ndarray) -> BlockTensor:
+    """The tensor of `shape` whose `pack` is `data` (uint8), under the map `bits` (uint8 a block).
+
+    ShapeError where the lengths do not fit.
+
+    Defined by `spec/block_float.py: unpack`.
+    """
+    blocks = blocks_shape(shape, axes)
+    _check_bits(bits, blocks, "unpack")
+    starts = _starts(bits.reshape(-1))
+    if data.dtype != np.uint8 or data.shape != (starts[-1],):
+        raise ShapeError(f"blocks {blocks} of these bits are {starts[-1]} bytes, not {data.shape}")
+    codes = np.zeros((prod(blocks), SIDE * SIDE), np.int8)
+    exponents = np.full(prod(blocks), LEAST, np.int8)
+    for width in WIDTHS[1:]:
+        at = np.flatnonzero(bits.reshape(-1) == width)
+        exponents[at] = data[starts[at]].view(np.int8)
+        words = data[starts[at][:, None] + 1 + np.arange(2 * width)].reshape(-1)
+        codes[at] = bitpack.unpack(words, width, 16 * at.size).reshape(-1, 16)
+    filled = np.asarray(codes.any(axis=1), np.uint8).reshape(blocks)
+    whole = np.ascontiguousarray(_from_blocks(codes, shape, axes))
+    return BlockTensor(whole, exponents.reshape(blocks), bits, filled, axes)
+
+
 def _starts(bits: np.ndarray) -> np.ndarray:
     """Byte where each block begins, and how many there are in all."""
     sizes = (bits > 0) + 2 * bits.astype(np.int64)
@@ -215,6 +239,16 @@ def _by_block(codes: np.ndarray, axes: Axes) -> np.ndarray:
     gaps = [(0, -size % SIDE if axis in axes else 0) for axis, size in enumerate(codes.shape)]
     split = np.pad(codes, gaps).reshape(_split(codes.shape, axes))
     return split.transpose(_order(codes.shape, axes)).reshape(-1, SIDE * SIDE)
+
+
+def _from_blocks(codes: np.ndarray, shape: tuple[int, ...], axes: Axes) -> np.ndarray:
+    """The inverse of `_by_block`."""
+    order = _order(shape, axes)
+    split = codes.reshape([_split(shape, axes)[axis] for axis in order]).transpose(np.argsort(order))
+    whole = split.reshape(
+        [-(-size // SIDE) * SIDE if axis in axes else size for axis, size in enumerate(shape)]
+    )
+    return whole[tuple(slice(size) for size in shape)]
 
 
 # -- rounding ----------------------------------------------------------------------------------

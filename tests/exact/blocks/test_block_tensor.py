@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intnet.errors import FormatError, NumberError, ShapeError
-from intnet.exact.blocks.block_float import quantize_blocks
+from intnet.exact.blocks.block_float import quantize_blocks, unpack
 from intnet.spec import block_float
 from tests.support.blocks import (
     IMAGE,
@@ -41,11 +41,13 @@ SHAPES: list[tuple[tuple[int, ...], Axes]] = [
 
 
 def check(x: np.ndarray, bits: Bits, axes: Axes) -> Any:
-    """Both worlds agree on every part, and the definition reads the bytes back."""
+    """Both worlds agree on every part, and on what the bytes are read back as."""
     want = expected(x, bits, axes)
     got = quantize_blocks(x, bits, axes)
     assert differences(got, want) == []
-    read = block_float.unpack(got.pack().tobytes(), want.shape, axes, want.bits)
+    back = unpack(got.pack(), got.shape, axes, got.bits)
+    read = block_float.unpack(block_float.pack(want), want.shape, axes, want.bits)
+    assert differences(back, read) == []
     assert read.real() == want.real()
     return got
 
@@ -197,7 +199,8 @@ def test_bytes_by_hand() -> None:
     word = 16 + ((-16) % 64) * 64
     last = bytes([-127 % 256, word % 256, word // 256, *([0] * 10)])
     assert got.pack().tobytes() == first + last and got.packed_bytes == 9 + 13
-    assert not got.values[:, 4:8].any()
+    back = unpack(got.pack(), (2, 12), MATRIX, got.bits)
+    assert back.values.tolist() == got.values.tolist() and not back.values[:, 4:8].any()
 
 
 def test_rows_of_a_block_run_along_its_second_axis() -> None:
@@ -214,6 +217,14 @@ def test_bytes_of_blocks_follow_their_index() -> None:
     for i, (o, c, k) in enumerate(product((0, 4), (0, 4), (0, 1))):
         x[o, c, 0, k] = 2.0**i
     assert quantize_blocks(x, 2, WEIGHT).pack()[::5].tolist() == list(range(1, 9))
+
+
+def test_damaged_bytes_are_refused() -> None:
+    got = quantize_blocks(np.ones((5, 5), np.float32), 4, MATRIX)
+    data = got.pack()
+    for damaged in (data[:-1], np.append(data, np.uint8(0)), data[:0], data.view(np.int8)):
+        with pytest.raises(ShapeError, match="36 bytes"):
+            unpack(damaged, (5, 5), MATRIX, got.bits)
 
 
 def test_the_oracles_blocks_by_hand() -> None:
