@@ -290,7 +290,9 @@ def test_mixed_operands_are_refused(op: Any) -> None:
     q, f = integer(1, shape), floating(2, shape)
     double = f.astype(np.float64)
     for a, b in ((q, f), (f, q), (double, double), (f, double), (Exact([(q, 1)], 0), q)):
-        with pytest.raises(FormatError, match="two QTensors, two BlockTensors or two float32 arrays, not"):
+        with pytest.raises(
+            FormatError, match="two QTensors, two BlockTensors, two AffineTensors or two float32 arrays, not"
+        ):
             op(Tensor(a), Tensor(b))
     with pytest.raises(FormatError, match=r"head: .* not QTensor and float32 array"):
         op(Tensor(q), Tensor(f), where="head")
@@ -298,7 +300,9 @@ def test_mixed_operands_are_refused(op: Any) -> None:
 
 def test_an_integer_error_of_a_float_pass_is_refused() -> None:
     x, w, e = floating(1, (2, 2)), floating(2, (2, 2)), integer(3, (2, 2))
-    with pytest.raises(FormatError, match="fc: gradient takes two QTensors, two BlockTensors or"):
+    with pytest.raises(
+        FormatError, match="fc: gradient takes two QTensors, two BlockTensors, two AffineTensors or"
+    ):
         run(linear, x, w, error=e, where="fc")
     image = floating(1, (2, 1, 1, 2))
     with pytest.raises(FormatError, match="conv1: gradient takes"):
