@@ -258,7 +258,7 @@ class Method(Shown):
         return self.passes(layer, path, to_float32(value))
 
     def save(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """What the tape holds, until the backward pass, of a float32 value that gradients are made from.
+        """What the tape holds, until the backward pass, of a value that gradients are made from.
 
         The value itself or a `Kept`. path: x0 of a matrix product or of a scaled image, x1 of batch norm, x3
         of SiLU, x4 of sigmoid, mask of ReLU: a bit an element where nothing else holds its output.

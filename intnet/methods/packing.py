@@ -87,7 +87,7 @@ class Options:
     silu: Literal["float32", "packed"] = "float32"
 
 
-class Later(Kept):
+class Unrounded(Kept):
     """A value that is rounded when it is read."""
 
     def __init__(self, value: Any, pack: Callable[[Any], Kept]) -> None:
@@ -181,10 +181,10 @@ class Packing:
         self._plans = {
             (layer.name, path): self.plan(layer, path) for layer in layers for path in (*PACKED, MASK)
         }
-        shares = {"mix_prob": self.options.mix_prob} | {
+        probabilities = {"mix_prob": self.options.mix_prob} | {
             key: value for key, value in self.overrides.items() if key.partition("@")[0] == "mix_prob"
         }
-        given = [f"{key}={value}" for key, value in shares.items() if value is not None]
+        given = [f"{key}={value}" for key, value in probabilities.items() if value is not None]
         if given and not any(plan and plan.share for plan in self._plans.values()):
             raise ConfigError(f"{self.where}: {', '.join(given)}: no layer mixes widths, as bits=2/4 does")
 
@@ -233,7 +233,7 @@ class Packing:
             raise ConfigError(
                 f"{where}: {given} needs mix_prob=P, the share of {wider} {unit}; known: {known}"
             )
-        share = schedules.shares(PRESETS[base, wider] if prob is None else prob, f"{where}: mix_prob")
+        share = schedules.probabilities(PRESETS[base, wider] if prob is None else prob, f"{where}: mix_prob")
         return Plan(made, share, storage == "save")
 
     # -- the tape ---------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class Packing:
             kept = Signs(value) if plan.at_once else value
         elif plan is not None:
             kept = self._packed(layer, path, value, plan)
-        nbytes = _bytes_of(value) if kept is value or isinstance(kept, Later) else kept.nbytes
+        nbytes = _bytes_of(value) if kept is value or isinstance(kept, Unrounded) else kept.nbytes
         codec = None if plan is None or path == MASK or not plan.at_once else plan.codec
         self.owner.held[name] = Held(int(np.prod(value.shape)), nbytes, codec)
         return kept
@@ -283,7 +283,7 @@ class Packing:
                 self._emit(layer, path, floats, own, share)
             return self._alike(x, made if made.shape == x.shape else Part(made, ahead, x.shape), f"{name}s")
 
-        return pack(value) if plan.at_once else Later(value, pack)
+        return pack(value) if plan.at_once else Unrounded(value, pack)
 
     def _alike(self, x: Any, packed: "Packed | Part", where: str) -> Kept:
         """`packed`, or what makes of a~ the kind that x is, where its gradient takes no other."""

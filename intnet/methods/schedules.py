@@ -64,7 +64,7 @@ def rates(text: str, what: str) -> Schedule[float]:
     return schedule
 
 
-def shares(text: str | float, what: str) -> Schedule[float]:
+def probabilities(text: str | float, what: str) -> Schedule[float]:
     """Probabilities as `parse` reads them; ConfigError unless each is from 0 to 1."""
     schedule = parse(str(text), float, what)
     if not all(0 <= share <= 1 for _, share in schedule.steps):

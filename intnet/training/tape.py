@@ -26,7 +26,7 @@ from intnet.exact.blocks.buckets import Packed
 from intnet.exact.blocks.signs import Signs
 from intnet.exact.expressions import Exact
 from intnet.exact.sources import FloatExact
-from intnet.methods.packing import Alike, Later
+from intnet.methods.packing import Alike, Unrounded
 from intnet.numbers.qtensor import QTensor
 
 PARAMETERS = ("w", "gamma", "s")  # what operations save of a weight layer, a batch norm, a scale
@@ -91,7 +91,7 @@ def _parts(value: Any) -> Iterator[_Held]:
         yield from _parts(value.values)
     elif isinstance(value, Alike):
         yield from _parts(value.packed)
-    elif isinstance(value, Later):
+    elif isinstance(value, Unrounded):
         yield from _parts(value.value)
     elif isinstance(value, Kept):
         yield _of_kept(value)

@@ -14,7 +14,7 @@ from intnet import datasets, methods, models
 from intnet.errors import ConfigError, NumberError
 from intnet.exact.blocks.buckets import Packed
 from intnet.exact.blocks.signs import Signs
-from intnet.methods.packing import Later
+from intnet.methods.packing import Unrounded
 from intnet.training.train import Run
 from tests.support.opcheck import threads
 
@@ -182,7 +182,7 @@ def test_storage_on_backward_holds_float32() -> None:
     run.train(1)
     assert run.method.held["layer1.0.conv1/x0"] == (8 * 8 * 8 * 16, 4 * 8 * 8 * 8 * 16, None)
     layer = run.model.all_layers()[0]
-    assert isinstance(run.method.save(layer, "x0", np.ones(8, np.float32)), Later)
+    assert isinstance(run.method.save(layer, "x0", np.ones(8, np.float32)), Unrounded)
 
 
 # -- options -------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def unpacked(path: str, layer_name: str = "") -> Fault:
         kept = original(self, layer, at, value)
         if at != path or layer_name not in layer.name:
             return kept
-        if isinstance(kept, packing.Later):
+        if isinstance(kept, packing.Unrounded):
             kept.load()  # as the trace is told
         return value
 
@@ -141,7 +141,7 @@ def streams(change: Callable[[str], str]) -> Fault:
 
 def late_words(patch: Patch) -> None:
     """What is rounded when it is read draws the words after."""
-    load, encode, late = packing.Later.load, packing.encode, [0]
+    load, encode, late = packing.Unrounded.load, packing.encode, [0]
 
     def loading(self: Any) -> Any:
         late[0] = 1
@@ -150,7 +150,7 @@ def late_words(patch: Patch) -> None:
     def encoding(x: Any, codec: Any, draw: Any, *rest: Any) -> Any:
         return encode(x, codec, draw._replace(step=draw.step + late[0]), *rest)
 
-    patch.setattr(packing.Later, "load", loading)
+    patch.setattr(packing.Unrounded, "load", loading)
     patch.setattr(packing, "encode", encoding)
 
 
