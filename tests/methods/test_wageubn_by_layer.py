@@ -233,6 +233,7 @@ def test_a_layer_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
         ),
         ({"k_w": 24, "k_a": 24}, r"has k_w \+ k_a - 1 = 47 bits, at most 32"),
         ({"k_w@fc": "wide"}, "k_w@fc='wide' is not a whole number"),
+        ({"lr": "26,1.0e999@2"}, "'1.0e999@2' is not VALUE or VALUE@EPOCH"),
     ],
     ids=str,
 )
