@@ -3,7 +3,7 @@
 Terms of a convolution are numbered as everywhere: kernel row, kernel column, input channel. Outside the image
 terms are 0, and keep their places.
 
-Defined by `spec/accumulators.py: narrow`, `spec/convolution.py: conv2d`, `spec/convolution.py: linear`.
+Defined by `spec/accumulators.py: narrow`, `spec/convolution.py: conv2d`.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from intnet.ops.kernels.windows import Window
 def linear(x: Any, w: Any, accumulator: Narrow, where: str) -> QTensor:
     """x (N, Cin), w (Cout, Cin) to (N, Cout).
 
-    Defined by `spec/accumulators.py: narrow`, `spec/convolution.py: linear`.
+    Defined by `spec/accumulators.py: narrow`, `spec/convolution.py: conv2d`.
     """
     _check(x, w, accumulator, where)
     return dots.narrow(x, _codes(w, w.codes.T), accumulator, where)

@@ -1,7 +1,7 @@
 """float32: no quantization. The baseline that every method stands beside.
 
 Parameters are float32 masters that a step reads as they are; optimizers and the state's names:
-`float_master`. Products and sums: `spec/float32.py`.
+`float_master`. Products and sums: the definition's `float32`.
 """
 
 from __future__ import annotations
