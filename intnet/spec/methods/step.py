@@ -159,6 +159,7 @@ def key(layer: str, symbol: str, slot: str = "") -> str:
 class Step(Rules):
     """The rules of a method for one step, and what the step left.
 
+    settings:  the method's options; every step reads `packing` and `statistics` of them
     state:     moves with the step; the one that was given stays as it is
     tensors:   'layer/path' -> the value stored there
     gradients: 'layer/symbol' -> what the update reads
