@@ -1,6 +1,6 @@
 # make run    train a ResNet in 8-bit integers on the embedded digits, show what it did, write a golden pack of
 #             one of its layers and check it
-# make check  lint, types and the quick tests: 60 to 90 seconds on two cores where kernels are compiled
+# make check  lint, types and the quick tests: a minute on two cores where kernels are compiled
 # make test   every test but the longest, in this checkout's own virtual environment
 # make coverage      the quick tests, and how many lines of Python they run; make test COVERAGE=yes says it too
 # make spec-digests   the longest: runs by the definition alone, which end in the digests of the fast code;

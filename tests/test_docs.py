@@ -29,6 +29,7 @@ def ids(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [README, CONTRIBUTING, *PAGES], ids=ids)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in pages.links(page.read_text()):
@@ -99,6 +100,7 @@ def test_every_public_name_has_an_entry_in_the_reference() -> None:
         assert any(f"{entry}.".startswith(f"intnet.{name}.") for entry in entries), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(referred()))
 def test_an_entry_of_the_reference_is_there_and_says_something(name: str) -> None:
     assert len(inspect.getdoc(found(name)) or "") > 10

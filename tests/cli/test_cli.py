@@ -100,6 +100,7 @@ def test_output_of_train(trained: tuple[Path, str]) -> None:
     assert "\x1b" not in out
 
 
+@pytest.mark.slow
 def test_the_run_folder(trained: tuple[Path, str]) -> None:
     folder, _ = trained
     names = sorted(path.name for path in folder.iterdir())
@@ -123,6 +124,7 @@ def test_the_run_folder(trained: tuple[Path, str]) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_report_agrees_with_the_metrics(trained: tuple[Path, str]) -> None:
     folder, _ = trained
     report = json.loads((folder / "report.json").read_text())

@@ -13,6 +13,7 @@ RUN = ("train", "--model", "mlp", "--data", "digits", "--limit", "96", "--steps"
 WAGEUBN = (*RUN, "--method", "wageubn", "--set", "edges=fixed16", "--set", "saturate=0")
 
 
+@pytest.mark.slow
 def test_every_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     status, out, _ = here(capsys, *WAGEUBN, "--out", run)

@@ -45,6 +45,7 @@ def sweep(format: ApFixed, codes: np.ndarray, exponent: int) -> None:
     assert made.status is not None and made.status.saturated == sum(over for _, over in told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("q", "o"), PAIRS)
 def test_all_35_pairs_are_as_defined(q: str, o: str) -> None:
     """Three bits after the last one, and three times the range."""
@@ -211,10 +212,12 @@ def sweeps() -> None:
     sweep(ApFixed(4, 4, o="AP_SAT"), np.array([3, -3]), 80)
 
 
+@pytest.mark.slow
 def test_without_a_fault_the_sweeps_pass() -> None:
     assert not caught(sweeps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_seen(fault: str, monkeypatch: Patch) -> None:
     from intnet.exact import quantize as entry

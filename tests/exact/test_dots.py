@@ -106,6 +106,7 @@ def test_a_wrapped_sum_does_not_hang_on_its_order() -> None:
 OPERANDS = [E2M1, E4M3, E5M2, BF16, FP32]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("operand", OPERANDS, ids=str)
 def test_sums_rounded_once_are_as_defined(operand: Float, mode: str) -> None:
@@ -114,6 +115,7 @@ def test_sums_rounded_once_are_as_defined(operand: Float, mode: str) -> None:
         sweep(a, b, Once(format.to("saturate"), mode))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("operand", OPERANDS, ids=str)
@@ -126,6 +128,7 @@ def test_sums_rounded_at_each_step_are_as_defined(operand: Float, mode: str, ord
     sweep(*near, Stepped(FP16.to("saturate"), mode, order))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guard", [-10, 0, 1, 3, 24])
 @pytest.mark.parametrize("group", [1, 4, 16])
 @pytest.mark.parametrize("operand", [E4M3, E5M2, FP16, BF16], ids=str)
@@ -137,6 +140,7 @@ def test_windows_are_as_defined(operand: Float, group: int, guard: int) -> None:
     sweep(*near, Window(FP32, group, guard))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", [MXFP8_E4M3, MXFP4, MXINT8], ids=str)
 def test_blocks_of_32_meet_along_the_sum(format: Microscaling) -> None:
     """The exact sum is that of scales 2^(k + l) times sums of elements; steps go over all terms."""
@@ -153,6 +157,7 @@ def test_blocks_of_32_meet_along_the_sum(format: Microscaling) -> None:
         sweep(a, b, accumulator)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.sampled_from(OPERANDS), st.sampled_from(MODES), st.sampled_from(ORDERS))
 def test_any_words_are_summed_as_defined(seed: int, operand: Float, mode: str, order: str) -> None:
     terms = seed % 9
@@ -162,6 +167,7 @@ def test_any_words_are_summed_as_defined(seed: int, operand: Float, mode: str, o
         sweep(a, b, Once(format, mode))
 
 
+@pytest.mark.slow
 def test_chunks_of_float32_are_the_library_s_own_order() -> None:
     """`ops.linear` of float32 adds so: fused, in chunks of 1024, whose sums are added."""
     x, y = (RNG(seed).normal(size=2050).astype(np.float32) for seed in (14, 15))

@@ -59,6 +59,7 @@ def tops(format: Microscaling) -> np.ndarray:
     return np.stack([t, t * -0.3], axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", spec.SCALES)
 @pytest.mark.parametrize("of", ELEMENTS, ids=str)
 def test_every_rule_of_scales_is_as_defined(of: Any, scale: str) -> None:
@@ -123,6 +124,7 @@ GFLOAT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*GFLOAT, "MXINT8"])
 def test_blocks_of_32_are_those_of_gfloat(name: str) -> None:
     """Of float32; its integers take -128 too, as a `FixedPoint` that saturates does."""

@@ -98,6 +98,7 @@ def sweep(x: np.ndarray, format: Any, mode: str | None) -> np.ndarray:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_codes(mode: str) -> None:
     changed = 0
@@ -111,6 +112,7 @@ def test_codes(mode: str) -> None:
     assert changed > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_small_floats(mode: str) -> None:
     for format in FLOATS:

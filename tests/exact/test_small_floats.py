@@ -139,6 +139,7 @@ def gfloat(name: str) -> tuple[Any, Any]:
     return package, getattr(formats, f"format_info_{GFLOAT[name]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GFLOAT)
 def test_every_word_is_that_of_gfloat(name: str) -> None:
     package, info = gfloat(name)
@@ -234,6 +235,7 @@ def table(format: Float) -> list[Fraction]:
         return sorted(Fraction(value) for value in values.astype(np.float64).tolist() if np.isfinite(value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", NARROW.values(), ids=str)
 def test_the_definition_picks_the_nearest_of_all_words(format: Float) -> None:
     """By looking at every word: none is nearer; of two that are as near, the even one."""

@@ -250,6 +250,7 @@ def test_a_fault_in_what_is_cut_off_is_seen(monkeypatch: pytest.MonkeyPatch, tmp
     assert batch.logits(program, IMAGE).tolist() != [codes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "by"),
     [("a > 0 && (a - 1) >> j >= t", "a > 0 && a >> j >= t"), ("return j + 1;", "return j;")],

@@ -16,6 +16,7 @@ from intnet.export.program import Program
 from tests.support.exporting import FEWEST_FIRST, INTEGER, NETS, by_c, program_of, wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", FEWEST_FIRST)
 @pytest.mark.parametrize(("method", "options"), [INTEGER[0], *INTEGER[2:]], ids=str)
 def test_every_logit_under_gcc(net: str, method: str, options: dict[str, Any], tmp_path: Path) -> None:

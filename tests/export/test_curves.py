@@ -120,6 +120,7 @@ def test_halving_finds_every_step() -> None:
             assert interpret.logits(program, [code]) == [right]
 
 
+@pytest.mark.slow
 def test_wide_codes_beside_every_step(tmp_path: Path) -> None:
     """33 bits: at a step and one below, by the definition, in NumPy and in C."""
     program = stairs(-24, -(1 << 30) + 1, (1 << 30) - 1)

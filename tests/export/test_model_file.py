@@ -18,6 +18,7 @@ from tests.support.exporting import INTEGER, NETS, program_of
 from tests.support.plain_bytes import as_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize(("method", "options"), INTEGER, ids=str)
 def test_back_as_it_was(net: str, method: str, options: dict[str, Any], tmp_path: Path) -> None:
@@ -57,6 +58,7 @@ def test_a_curve_without_a_step_comes_back(tmp_path: Path) -> None:
     assert batch.logits(back, codes).tolist() == batch.logits(program, codes).tolist() == [[[[64, 64]]]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "line"),
     [

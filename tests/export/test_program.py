@@ -39,6 +39,7 @@ def net(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "options"), INTEGER, ids=str)
 def test_logits_are_those_of_the_definition(net: str, method: str, options: dict[str, Any]) -> None:
     """In plain integers and by the batch, one image at a time: a logit does not depend on the others."""
@@ -54,6 +55,7 @@ def test_logits_are_those_of_the_definition(net: str, method: str, options: dict
     assert [Fraction(float(v)) for v in given[:some].reshape(-1)] == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "options"), INTEGER, ids=str)
 def test_what_is_proven_of_values_holds(net: str, method: str, options: dict[str, Any]) -> None:
     """Of black, white and random images, with the shapes that are told."""

@@ -36,6 +36,7 @@ def event(format: Any, mode: str = "ties_even", x: np.ndarray = X) -> Event:
     return Event("fc1", "x1", 0, x, q, format, mode, words, 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("format", FORMATS, ids=str)
 def test_every_element_is_explained_to_its_word(format: Any, mode: str) -> None:

@@ -134,6 +134,7 @@ def test_every_path_has_a_box_a_section_a_row_and_elements(
     assert page.text.count('<th scope="row"><a href=') == len(names)
 
 
+@pytest.mark.slow
 def test_edges_of_conv_batch_norm_and_relu(page: Page) -> None:
     conv, bn, relu = "layer1.0.conv1", "layer1.0.bn1", "layer1.0.relu1"
     into = {
@@ -169,6 +170,7 @@ def test_edges_of_conv_batch_norm_and_relu(page: Page) -> None:
     assert page.inputs("layer1.0.relu2/x4") == {"layer1.0.bn2/x3 into forward", "relu1/x4 into forward"}
 
 
+@pytest.mark.slow
 def test_inputs_of_branches_and_edges(recorded: tuple[Recorder, Operands]) -> None:
     recorder, operands = recorded
 
@@ -183,6 +185,7 @@ def test_inputs_of_branches_and_edges(recorded: tuple[Recorder, Operands]) -> No
     assert inputs("conv1/e3") == {f"bn1/{path}" for path in ("e2", "m1", "x2", "m2", "sigma")}
 
 
+@pytest.mark.slow
 def test_elements_are_what_their_labels_say(page: Page, recorded: tuple[Recorder, Operands]) -> None:
     recorder, operands = recorded
     for name, elements in page.elements().items():
@@ -227,6 +230,7 @@ def test_every_fate_in_mx_blocks_is_shown() -> None:
     assert abs(found["greatest magnitude"].stored) == max(abs(event.result.fractions().reshape(-1)))
 
 
+@pytest.mark.slow
 def test_no_text_ends_the_script(recorded: tuple[Recorder, Operands]) -> None:
     recorder, operands = recorded
     event = recorder.events["fc/bq"]

@@ -79,6 +79,7 @@ def check_errors(found: Errors, errors: list[Fraction]) -> None:
 PAIRS = [(k, f) for k in SOURCES for f in FORMATS if not (k == "roots" and isinstance(f, Flag | Scaled))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "format"), PAIRS, ids=str)
 def test_sqnr_is_its_definition(kind: str, format: Format) -> None:
     source = exact(SOURCES[kind])

@@ -67,6 +67,7 @@ def test_an_old_cache_that_another_process_removes_stops_nobody(
     assert cache_folder(PACKAGE).parent == tmp_path
 
 
+@pytest.mark.slow
 def test_kernels_stand_in_their_rooms_alone() -> None:
     """No other room makes a kernel, and no kernel's room imports another one's rules or constants."""
     others = {path for path in PACKAGE.rglob("*.py") if path not in SOURCES}

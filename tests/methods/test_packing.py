@@ -74,6 +74,7 @@ def test_what_comes_back_is_of_the_kind_that_the_gradient_takes() -> None:
         assert kinds == {{"wageubn": QTensor, "dynasty": BlockTensor, "adapt": np.ndarray}[method]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", OTHERS)
 def test_off_is_as_without(method: str) -> None:
     runs = [run_of(method, "resnet", options) for options in ({}, {"saved.bits": "off"})]

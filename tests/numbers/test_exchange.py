@@ -50,6 +50,7 @@ def test_no_type_is_left_out() -> None:
     assert {*REAL} == {*_ML_FLOATS, *_ML_INTEGERS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_every_value_of_every_type_is_taken_as_it_is(name: str) -> None:
     array = every(name)

@@ -208,6 +208,7 @@ def test_a_sum_is_the_definitions(made: Callable[[int], Sum], batch: int) -> Non
     same(one.fast(0, batch), one.exact())
 
 
+@pytest.mark.slow
 @every
 def test_parts_and_threads_do_not_change_a_bit(made: Callable[[int], Sum], batch: int) -> None:
     fast, groups = made(batch).fast, -(-batch // GROUP)

@@ -23,6 +23,7 @@ def read(block: Block, tap: tuple[int, int], padding: tuple[int, int], channel: 
     return (row * block.width + column) * block.channels + channel
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("depth", "kernel", "vectors"), SHAPES)
 @pytest.mark.parametrize("padding", [(0, 0), (1, 2)])
 def test_every_weight_has_a_lane(

@@ -51,6 +51,7 @@ def some_beats(ran: Ran, count: int) -> dict[str, list[int]]:
 # -- fast ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "settings"), CASES, ids=label)
 def test_fast_is_the_definition(name: str, settings: Settings) -> None:
     ran = directed(name, tuple(settings.items()))

@@ -281,6 +281,7 @@ def test_a_fault_of_float32_is_named(path: str, made: Make, tmp_path: Path) -> N
     check_marks(result, {STRIDED + path: name}, whole=bool(name))
 
 
+@pytest.mark.slow
 def test_words_that_are_no_number_stop_nothing(made: Make, tmp_path: Path) -> None:
     """A NaN is no operand: what follows is told as it would be without it."""
     read = made("float32")

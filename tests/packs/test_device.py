@@ -37,6 +37,7 @@ def written(codes: list[int], of: Port) -> list[str]:
     return [f"{word:0{-(-size // 4)}x}" for word in words]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_same_words_in_many_forms(layout: object, form: str) -> None:
@@ -45,6 +46,7 @@ def test_the_same_words_in_many_forms(layout: object, form: str) -> None:
     assert codes_of(FORMS[form](written(codes, of)), of) == codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @given(bits=st.integers(1, 64), lanes=st.integers(1, 5), word=st.integers(1, 130), seed=st.integers(0, 2**32))
 def test_the_same_words_of_any_width(form: str, bits: int, lanes: int, word: int, seed: int) -> None:

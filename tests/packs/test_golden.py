@@ -173,6 +173,7 @@ def test_a_bad_file_and_a_mismatch_end_in_2(folder: Path, tmp_path: Path, capsys
     assert ElementTree.parse(report).getroot().get("errors") == "1"
 
 
+@pytest.mark.slow
 def test_an_altered_pack_is_refused(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     path = copy / "exp" / "fc2.x1.hex"
@@ -250,6 +251,7 @@ def test_layouts_tiles_and_other_files_by_the_command(tmp_path: Path, capsys: Ca
     assert here(capsys, "check", tmp_path / "unit")[0] == 0
 
 
+@pytest.mark.slow
 def test_bad_usage_of_layouts_is_one_line(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     out = ("--out", tmp_path / "p")
     fc2 = ("golden", *SMALL, "--layer", "fc2", *out)

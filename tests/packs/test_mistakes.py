@@ -81,6 +81,7 @@ PAIRS: dict[str, Device] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS)
 def test_two_mistakes_of_one_rounding(pair: str) -> None:
     assert whole(told(PAIRS[pair])) == [pair]

@@ -34,6 +34,7 @@ def given(x: np.ndarray) -> list[Any]:
     return ["-0" if v == 0 and np.signbit(v) else Fraction(float(v)) for v in x.reshape(-1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_words_scales_and_trail_are_the_definitions(form: tuple[str, str, str, int, int]) -> None:
     name, rule, mode, axis, groups = form

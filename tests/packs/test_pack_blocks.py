@@ -123,6 +123,7 @@ def doubles(plain: Plain, name: str) -> list[float]:
     return [struct.unpack("<d", struct.pack("<q", word))[0] for word in plain.values(name)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "layer"), LAYERS)
 def test_sensitivities_grow(model: str, layer: str, folders: dict[str, Path]) -> None:
     plain = Plain(folders[model])

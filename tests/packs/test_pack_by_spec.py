@@ -232,6 +232,7 @@ def floored(x: Any, format: Shift, rounding: Rounding) -> QTensor:
     return quantize._shift(x, format, rounding._replace(mode=mode_code("to_neg")))
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_fast_code_is_in_the_pack_and_only_the_definition_finds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def test_bits_and_words_are_those_of_the_files(folder: Path) -> None:
     assert seen == set(plain.ports)
 
 
+@pytest.mark.slow
 def test_values_are_codes_times_the_power_that_stands_there(folder: Path) -> None:
     plain = Plain(folder)
     for name, _, _, _, value, *_ in tables((folder / "CONTRACT.md").read_text(), "port | words"):
@@ -148,6 +149,7 @@ def test_results_come_from_where_the_page_says(folder: Path) -> None:
     assert judged >= (0 if given["kind"] != "layers" else 8 if given["method"] == "dynasty" else 10)
 
 
+@pytest.mark.slow
 def test_modes_go_up_as_the_page_says(folder: Path) -> None:
     """The table's own words, as Python, against the oracle."""
     for mode, rule in tables((folder / "CONTRACT.md").read_text(), "mode"):

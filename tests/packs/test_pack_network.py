@@ -88,6 +88,7 @@ def test_the_fast_code_and_the_definition_give_all_of_it(name: str, made: Make) 
     assert judged >= {port.name for port in read.ports.values() if port.direction != "in"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wageubn step", "wageubn classes", "branches step"])
 def test_inputs_are_images_labels_and_state(name: str, made: Make) -> None:
     read, allowed = made(name), set()
@@ -317,6 +318,7 @@ def test_faults_of_pools_and_of_the_loss(
 NEW = ("--method", "wageubn", "--model", "mlp", "--data", "digits", "--batch-size", 4)
 
 
+@pytest.mark.slow
 def test_from_a_run_folder_and_from_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert here(capsys, "train", *NEW, "--steps", 2, "--out", tmp_path / "run")[0] == 0
     for kind in (("--network",), ("--inference", 3)):
@@ -411,6 +413,7 @@ DAMAGED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_packs_are_named_or_differ(name: str, made: Make, tmp_path: Path) -> None:
     read = forged(made("wageubn step"), tmp_path / "forged", DAMAGED[name])
@@ -423,6 +426,7 @@ def test_damaged_packs_are_named_or_differ(name: str, made: Make, tmp_path: Path
             assert status == 1 or (again is recompute and name == "no step")
 
 
+@pytest.mark.slow
 def test_another_wiring_differs(made: Make, tmp_path: Path) -> None:
     def crossed(manifest: Any) -> None:
         entries(manifest)["relu3"]["errors"] = [["handed", "fc3"]]

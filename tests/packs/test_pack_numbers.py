@@ -99,6 +99,7 @@ def refused(folder: Path, manifest: Any) -> str:
         seal(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["layers", "unit"])
 def test_a_number_out_of_its_range_is_named_before_anything_is_made_of_it(
     kind: str, folders: dict[str, Path]

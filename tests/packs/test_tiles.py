@@ -95,6 +95,7 @@ class World:
         return [int(self.held["e3"][n, i, j, o]) * self.x(n, i, j, u, v, first + c) for n, i, j in runs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile", [1, 3, 8, 1000])
 @pytest.mark.parametrize("path", ORDERS)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)

@@ -123,6 +123,7 @@ SHIFTS: dict[str, tuple[dict[str, Any], Device, str, str]] = {  # settings, devi
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SHIFTS)
 def test_converters(case: str, packed: Read, tmp_path: Path) -> None:
     settings, device, of_q, of_flag = SHIFTS[case]
@@ -280,6 +281,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> pack.Pack:
     return pack.read(pack.write(units.own(OWN, half_up, every), tmp_path_factory.mktemp("own") / "pack"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", OWNS)
 def test_roundings_of_own_units_have_names(cause: str, mine: pack.Pack, tmp_path: Path) -> None:
     found = judged(mine, OWNS[cause], tmp_path / "dut")
@@ -361,6 +363,7 @@ DAMAGED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_circuit_that_is_none_is_refused(name: str, mine: pack.Pack, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(mine.folder, tmp_path / "forged"))

@@ -55,6 +55,7 @@ def test_every_port_is_what_the_oracle_says(name: str, level: str, settings: Set
     judge(made(name, level, settings), 16 if "lfsr" in settings else 32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "level", "settings"), ROUNDED, ids=label)
 def test_results_follow_from_their_trail(name: str, level: str, settings: Settings) -> None:
     """floor + up = presat, then the limits that the port states: what a diagnosis relies on."""
@@ -112,6 +113,7 @@ def test_small_inputs_are_exhausted(name: str) -> None:
 # -- training ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["L3", "L4"])
 @pytest.mark.parametrize("name", ["quantize_q", "quantize_sq", "quantize_cq"])
 def test_results_are_those_that_training_stored(name: str, level: str) -> None:
@@ -180,6 +182,7 @@ def test_a_chain_has_a_digest_a_step(name: str, tmp_path: Path) -> None:
 # -- cases ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "level", "settings"), EVERY, ids=label)
 def test_cases_cover_all_words_in_order(name: str, level: str, settings: Settings) -> None:
     draft = made(name, level, settings)
@@ -212,6 +215,7 @@ def test_an_id_is_of_the_words_and_not_of_their_place() -> None:
     assert [case.id for case in drafts.assemble(unit, "L1", {}, twice).cases] == ids
 
 
+@pytest.mark.slow
 def test_ids_on_file_do_not_change() -> None:
     """An id is never reused: their digest is kept here, and changes only with a new version of the packs."""
     packs = [made(name, level) for name in units.UNITS for level in ("L0", "L1", "L2")]
@@ -266,6 +270,7 @@ def test_impossible_settings_are_named(
     assert isinstance(error.value, ConfigError | PackError)
 
 
+@pytest.mark.slow
 def test_wide_words_are_those_of_the_lanes() -> None:
     draft = units.draft("mac_requant", "L2", {"LANES": 64, "A": 16, "B": 8, "ACC": 36})
     x = next(port for port, _ in draft.ports if port.name == "x")

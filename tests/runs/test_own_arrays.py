@@ -39,6 +39,7 @@ def trained(
     return fit(model, methods.make(method), given, epochs=epochs, batch_size=16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["numbers", "bytes"])
 @pytest.mark.parametrize("test", [0.25, None])
 def test_a_run_is_loaded_as_it_was_saved(tmp_path: Path, kind: str, test: float | None) -> None:

@@ -330,6 +330,7 @@ def test_more_steps_and_epochs(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert f"{folder} has done 8 steps already: steps and epochs count from the run's start" in line
 
 
+@pytest.mark.slow
 def test_a_finished_run_shows_its_report_again(
     unbroken: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -340,6 +341,7 @@ def test_a_finished_run_shows_its_report_again(
     assert {path.name: path.read_bytes() for path in folder.glob("[!.]*")} == before
 
 
+@pytest.mark.slow
 def test_a_lost_report_is_made_again_without_a_table(
     unbroken: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

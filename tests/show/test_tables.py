@@ -41,6 +41,7 @@ def test_on_a_terminal() -> None:
     assert "\x1b[1mtitle\x1b[0m" in stream.getvalue() and "\x1b[31m9\x1b[0m" in stream.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", range(4, 60))
 def test_no_terminal_is_too_narrow(width: int) -> None:
     """Every cell is printed whole, each part with the names; no line is longer than need be."""

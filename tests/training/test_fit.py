@@ -126,6 +126,7 @@ def test_early_stopping(column: str, values: list[float], stops: int | None) -> 
     assert found == stops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["float32", "wageubn", "adapt"])
 def test_early_stopping_goes_back_to_its_best_epoch(method: str) -> None:
     """To the state and the step of a run that was stopped there, and to its history."""

@@ -45,6 +45,7 @@ def check(ranks: int, cases: list[tuple[Any, ...]], alone: list[dict[str, Any]])
             assert mine == one, f"{case} on {ranks} ranks"
 
 
+@pytest.mark.slow
 def test_two_ranks_train_what_one_process_trains() -> None:
     """Three steps, the second of 54 images: groups of 3 and 3, then 2 and 2."""
     check(2, PLAIN, all_trained(PLAIN))

@@ -132,6 +132,7 @@ FAULTS: dict[str, tuple[str, Any, str, Any, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     method, owner, attribute, fault, says = FAULTS[name]

@@ -183,6 +183,7 @@ def test_exponents_from_end_to_end_with_results_that_float32_holds(n: int, cout:
     check_linear(x, w, e)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", range(1, 48))
 def test_spreads_of_one_limb_two_three_and_more(spread: int) -> None:
     """8 bits of a code and the spread of exponents: each number of limbs, on both sides of where it ends."""

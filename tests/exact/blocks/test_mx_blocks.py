@@ -145,6 +145,7 @@ def test_blocks_of_the_definition(shape: tuple[int, ...], axis: int, groups: int
         assert all(spec.block_at(shape, form, list(places(shape))[i]) == block for i in block[::9])
 
 
+@pytest.mark.slow
 def test_codes_in_steps_are_the_elements_of_a_block() -> None:
     """`InBlock` says of every element and mode what `quantize_block` does."""
     for name, element in ELEMENTS.items():

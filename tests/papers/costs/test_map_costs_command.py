@@ -82,6 +82,7 @@ def test_time_and_energy(capsys: pytest.CaptureFixture[str], folder: Path, name:
     assert own["noise_factor"] == {"weights": close(7), "activations": close(7)}
 
 
+@pytest.mark.slow
 def test_epoch_by_epoch(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     got = shown(capsys, folder / "mapped")
     assert [line["epoch"] for line in got["epochs"]] == [1, 2, 3, 4]
