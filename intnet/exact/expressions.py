@@ -16,6 +16,7 @@ rational, never rounded on the way. Bounds decide the container: most values tak
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -190,13 +191,14 @@ class Exact:
         """
         if rounding.rule is not None:
             return by_rule(self.fractions(), exponent, rounding, fine)
-        mode, where, words, bits = rounding.mode, rounding.where, rounding.words, rounding.bits
+        mode, where, bits = rounding.mode, rounding.where, rounding.bits
         rounding = rounding.within(max(rounding.low, -UNLIMITED), min(rounding.high, UNLIMITED))
         low, high, vectors = rounding.low, rounding.high, self._vectors
         rounded = self._round_few(vectors, exponent, rounding, fine)
         rounded = rounded or self._round_lane(vectors, exponent, rounding, fine)
         if rounded is not None:
             return rounded[0].reshape(self.shape), rounded[1]
+        words = rounding.drawn(prod(self.shape))
         offset, cu, cv, den = _rows(vectors)
         up, down, drop = self._scale(exponent, int(den.max()).bit_length(), fine, mode)
         bound = self.bound()
@@ -234,13 +236,12 @@ class Exact:
 
     def _round_lane(self, vectors: np.ndarray, exponent: int, rounding: Rounding, fine: int) -> Codes | None:
         """`round_to` by the quick lane, flat; None where there is none."""
-        mode, low, high, words, bits = rounding[:5]
-        most = 30 if mode == TIES_EVEN else bits if mode == STOCHASTIC else 0
+        most = {TIES_EVEN: 30, STOCHASTIC: rounding.bits}.get(rounding.mode, 0)
         lane = self._lane(vectors, self.exponent - exponent, 0 if fine else most)
-        if lane is None or not lanes.rounds(lane, mode, words, low, high):
+        if lane is None or not lanes.rounds(lane, rounding):
             return None
         signs = empty((lane.elements,), np.bool_) if self.relu else lanes.NO_SIGNS
-        rounded = lanes.round_codes(lane, mode, low, high, fine, words, bits, signs)
+        rounded = lanes.round_codes(lane, rounding, fine, signs)
         assert rounded is not None  # integers are finite
         self._signs = signs
         return rounded

@@ -43,12 +43,13 @@ def _drawn(q: Any, word: Any, span: Any, mask: Any) -> Any:
 
 @njit
 def _scaled_floats(
-    floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, words: Any, bits: int,
+    floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, words: Any, ahead: int, bits: int,
     out: np.ndarray, like: Any,
 ) -> tuple[Int, Int, Int]:  # fmt: skip
     """Codes of float32 * unit, a power of two that loses no bit, in one stage: (saturated, inexact, peak).
 
-    Ties to even where `words` is None. A wider type anywhere, also of a count, would halve the lanes.
+    Ties to even where `words` is None; else element j has word j + ahead. A wider type anywhere, also of a
+    count, would halve the lanes.
     """
     wide_vectors()
     saturated, inexact, top, bottom = np.int32(0), np.int32(0), np.int32(0), np.int32(0)
@@ -56,7 +57,7 @@ def _scaled_floats(
     span, mask, spare = np.float32(2.0**bits), np.uint32((1 << bits) - 1), np.uint32(32 - bits)
     for j in range(at, at + n):
         q = get(floats, j, np.float32(0)) * scale
-        near = np.rint(q) if words is None else _drawn(q, words[np.uint64(j)] >> spare, span, mask)
+        near = np.rint(q) if words is None else _drawn(q, words[np.uint64(j + ahead)] >> spare, span, mask)
         inexact = np.int32(inexact + np.int32(near != q))
         kept = lesser(greater(near, lower), upper)
         saturated = np.int32(saturated + np.int32(kept != near))
@@ -68,7 +69,7 @@ def _scaled_floats(
 
 @njit
 def floats_to_codes(
-    floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, words: Any, bits: int,
+    floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, words: Any, ahead: int, bits: int,
     out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """`_scaled_floats` where all are finite, into codes of `size` bytes, 4 at most; adds to the results."""
@@ -76,11 +77,11 @@ def floats_to_codes(
         results[MISFIT] += 1
         return
     if size == 1:
-        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, bits, out, np.int8(0))
+        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, ahead, bits, out, np.int8(0))
     elif size == 2:
-        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, bits, out, np.int16(0))
+        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, ahead, bits, out, np.int16(0))
     else:
-        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, bits, out, np.int32(0))
+        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, ahead, bits, out, np.int32(0))
     results[SATURATED] += counts[SATURATED]
     results[INEXACT] += counts[INEXACT]
     results[PEAK] = max(results[PEAK], counts[PEAK])

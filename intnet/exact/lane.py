@@ -24,8 +24,11 @@ _ENDS = tuple((dtype, 1 << (8 * dtype.itemsize - 1)) for dtype in CODE_TYPES[:3]
 _MOST_BLOCKS = 32  # as many threads can share the work
 NARROW_WIDTH = 2 * kernels.WIDTH  # elements a row of int32
 
+Words = tuple[np.ndarray, bool, int, np.uint64, np.uint64]  # as the kernels take them
+
 NO_SIGNS = np.empty(0, np.bool_)
-_NO_CODES, _NO_WORDS = np.empty(0, np.uint8), np.empty(0, np.uint32)
+_NO_CODES = np.empty(0, np.uint8)
+_NO_WORDS = (np.empty(0, np.uint32), False, 0, np.uint64(0), np.uint64(0))
 _UNUSED = (0.0, 0.0, 0, 0.0, _NO_WORDS, 0, _NO_CODES)  # of the kernels' arguments, by tasks but rounding
 
 
@@ -123,20 +126,32 @@ def _bytes(codes: np.ndarray) -> tuple[np.ndarray, int]:
     return codes.ravel().view(np.uint8), size
 
 
-def rounds(lane: Lane, mode: int, words: np.ndarray, lo: int, hi: int) -> bool:
+def rounds(lane: Lane, rounding: Rounding) -> bool:
     """Whether `round_codes` knows the mode: ties to even, or stochastic of integers or by powers of two.
 
     And the limits: they are clipped to as float64, and 0 lies between them.
     """
-    known = mode == TIES_EVEN or lane.powers or lane.args[1] != stages.FLOAT32
-    return known and _rounds(mode, words, lo, hi, lane.elements)
+    known = rounding.mode == TIES_EVEN or lane.powers or lane.args[1] != stages.FLOAT32
+    return known and _rounds(rounding, lane.elements)
 
 
-def _rounds(mode: int, words: np.ndarray, lo: int, hi: int, elements: int) -> bool:
+def _rounds(rounding: Rounding, elements: int) -> bool:
     """`rounds`, whatever the denominators are."""
+    mode, lo, hi = rounding.mode, rounding.low, rounding.high
     if not (float(lo) == lo <= 0 <= hi == float(hi)):
         return False
-    return mode == TIES_EVEN or (mode == STOCHASTIC and words.size == elements > 0)
+    drawn = rounding.draw is not None or rounding.words.size == elements
+    return mode == TIES_EVEN or (mode == STOCHASTIC and drawn and elements > 0)
+
+
+def _words(rounding: Rounding) -> Words:
+    """What the kernels call words. ConfigError for a draw that no counter has."""
+    draw = rounding.draw
+    if rounding.mode != STOCHASTIC:
+        return _NO_WORDS
+    if draw is None:
+        return (rounding.words, False, 0, np.uint64(0), np.uint64(0))
+    return (_NO_WORDS[0], True, draw.start, *draw.counters(rounding.where))
 
 
 def round_few(
@@ -155,8 +170,8 @@ def round_few(
 
     Defined by `spec/rounding.py: round_fraction`.
     """
-    mode, lo, hi, words, elements = rounding.mode, rounding.low, rounding.high, rounding.words, codes[0].size
-    if abs(shift) > FAR or not _rounds(mode, words, lo, hi, elements):
+    lo, hi, elements = rounding.low, rounding.high, codes[0].size
+    if abs(shift) > FAR or not _rounds(rounding, elements):
         return None
     out = np.empty(elements, code_type(lo, hi, max(-lo, hi)))
     done, saturated, inexact, peak = kernels.round_few(
@@ -169,7 +184,7 @@ def round_few(
         float(lo),
         float(hi),
         fine,
-        words if mode == STOCHASTIC else _NO_WORDS,
+        _words(rounding),
         rounding.bits,
         signs.view(np.uint8),
         out.view(np.uint8),
@@ -182,14 +197,7 @@ def round_few(
 
 
 def round_codes(
-    lane: Lane,
-    mode: int,
-    lo: int,
-    hi: int,
-    fine: int,
-    words: np.ndarray,
-    bits: int,
-    signs: np.ndarray = NO_SIGNS,
+    lane: Lane, rounding: Rounding, fine: int, signs: np.ndarray = NO_SIGNS
 ) -> tuple[np.ndarray, Status] | None:
     """Flat codes of the values, in a mode that `rounds` lets pass; None where one is NaN or infinite.
 
@@ -199,16 +207,18 @@ def round_codes(
 
     Defined by `spec/rounding.py: round_fraction`.
     """
+    lo, hi = rounding.low, rounding.high
     limit = max(-lo, hi)
     dtype = code_type(lo, hi, limit if lane.top >= limit else int(lane.top) + 2 + (1 << fine))
     out = empty((lane.elements,), dtype)
-    drawn = (words, bits) if mode == STOCHASTIC else (_NO_WORDS, 0)
+    words, bits = _words(rounding), rounding.bits
     unit = 0.0 if fine else _float32_unit(lane, limit, dtype)
     if unit > 0.0:
-        counts = _quantize_floats(lane, out, unit, lo, hi, *drawn)
+        counts = _quantize_floats(lane, out, unit, lo, hi, words, bits)
     else:
-        task = kernels.QUOTIENTS if drawn[0].size and not lane.powers else kernels.ROUND
-        counts = _read(task, lane, out, 4, float(lo), float(hi), fine, 0.0, *drawn, signs.view(np.uint8))
+        random = rounding.mode == STOCHASTIC
+        task = kernels.QUOTIENTS if random and not lane.powers else kernels.ROUND
+        counts = _read(task, lane, out, 4, float(lo), float(hi), fine, 0.0, words, bits, signs.view(np.uint8))
     saturated, inexact, peak, misfit = counts.tolist()
     if misfit:
         return None
@@ -240,7 +250,7 @@ def _results(lane: Lane, columns: int) -> np.ndarray:
 
 
 def _quantize_floats(
-    lane: Lane, out: np.ndarray, unit: float, lo: int, hi: int, words: np.ndarray, bits: int
+    lane: Lane, out: np.ndarray, unit: float, lo: int, hi: int, words: Words, bits: int
 ) -> np.ndarray:
     """The results of `_read` for codes of float32 * unit."""
     results, target = _results(lane, 4), out.view(np.uint8)

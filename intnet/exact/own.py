@@ -6,6 +6,8 @@ time, by the rule itself.
 Defined by `spec/formats.py: quantize`.
 """
 
+from math import prod
+
 import numpy as np
 
 from intnet.errors import FormatError, NumberError
@@ -58,10 +60,10 @@ def _by_level(
 ) -> tuple[np.ndarray, Status]:
     """Each element by the rule."""
     mode: Mode = rounding.rule or next(name for name, code in MODES.items() if code == rounding.mode)
-    drawn = rounding.mode == STOCHASTIC
+    words = rounding.drawn(prod(x.shape)) if rounding.mode == STOCHASTIC else None
     codes, saturated, inexact = [], 0, 0
     for i, value in enumerate(x.fractions().reshape(-1)):
-        word = int(rounding.words[i]) >> (32 - rounding.bits) if drawn else None
+        word = None if words is None else int(words[i]) >> (32 - rounding.bits)
         way = format.way(value, grid, mode, word, rounding.bits)
         codes.append(way.code)
         saturated += way.saturated

@@ -48,14 +48,14 @@ from intnet.numbers.small_floats import Float, FloatTensor
 
 @overload
 def quantize(
-    x: Any, format: Float, *, rounding: str | None = ..., words: np.ndarray | None = ...,
+    x: Any, format: Float, *, rounding: str | None = ..., words: np.ndarray | rng.Draw | None = ...,
     seed: int | None = ..., word_bits: int = ..., where: str = ...,
 ) -> FloatTensor: ...  # fmt: skip
 
 
 @overload
 def quantize(
-    x: Any, format: Microscaling, *, rounding: str | None = ..., words: np.ndarray | None = ...,
+    x: Any, format: Microscaling, *, rounding: str | None = ..., words: np.ndarray | rng.Draw | None = ...,
     seed: int | None = ..., word_bits: int = ..., where: str = ...,
 ) -> BlockScaled: ...  # fmt: skip
 
@@ -63,7 +63,7 @@ def quantize(
 @overload
 def quantize(
     x: "QTensor | ArrayLike | Expression", format: Format, *, rounding: str | None = ...,
-    words: np.ndarray | None = ..., seed: int | None = ..., word_bits: int = ..., where: str = ...,
+    words: np.ndarray | rng.Draw | None = ..., seed: int | None = ..., word_bits: int = ..., where: str = ...,
     of_batch: bool = ...,
 ) -> QTensor: ...  # fmt: skip
 
@@ -73,7 +73,7 @@ def quantize(
     format: Format | Float | Microscaling,
     *,
     rounding: str | None = None,
-    words: np.ndarray | None = None,
+    words: np.ndarray | rng.Draw | None = None,
     seed: int | None = None,
     word_bits: int = 32,
     where: str = "",
@@ -84,7 +84,8 @@ def quantize(
     x:         float16, float32, float64 and integers of int64 are rounded once, from what they are
     rounding:  a name of `rounding.MODES`; `stochastic` needs `words` or `seed`. None: `ties_even`, and
                of `ApFixed` its own, beside which it takes no other
-    words:     uint32, one an element in C order, of which the top `word_bits` are used; read by no other mode
+    words:     uint32, one an element in C order, of which the top `word_bits` are used, or the `rng.Draw` of
+               these, which are drawn where they are needed; read by no other mode
     seed:      instead: the words of this seed, always the same ones (`spec/words.py: seeded`)
     where:     'layer/path' for error messages
     of_batch:  x is this rank's part of a batch: its maxima are those of all parts (`numbers/shares.py`)
@@ -101,6 +102,8 @@ def quantize(
     mode = mode_code(rounding)
     if isinstance(format, Float | Microscaling | ApFixed):
         source = parts(x, where)
+        if isinstance(words, rng.Draw):
+            words = words.words(prod(source.size.shape))
         words = words_of(source.size.shape, mode, words, seed, word_bits, where)
         return _SCALED[type(format)](source, format, how(rounding, words, word_bits, where))
     made = _QUANTIZERS.get(type(format), own)
@@ -117,13 +120,16 @@ def quantize(
 
 
 def words_of(
-    shape: tuple[int, ...], mode: int, words: np.ndarray | None, seed: int | None, bits: int, where: str
-) -> np.ndarray | None:
-    """The words of stochastic rounding, one an element; ShapeError for others."""
+    shape: tuple[int, ...], mode: int, words: np.ndarray | rng.Draw | None, seed: int | None, bits: int,
+    where: str,
+) -> np.ndarray | rng.Draw | None:  # fmt: skip
+    """The words of stochastic rounding, one an element, or where from; ShapeError for others."""
     if seed is not None:
         words = _seeded(seed, prod(shape), mode, words)
     if mode == STOCHASTIC:
         check_bits(bits, f"{where or 'stochastic rounding'}: word_bits")
+        if isinstance(words, rng.Draw):
+            return words
         if not isinstance(words, np.ndarray) or words.dtype != np.uint32 or words.size != prod(shape):
             have = "none: give seed=N, or words=" if words is None else f"a {type(words).__name__}"
             if isinstance(words, np.ndarray):
@@ -135,7 +141,7 @@ def words_of(
     return words
 
 
-def _seeded(seed: int, count: int, mode: int, words: np.ndarray | None) -> np.ndarray:
+def _seeded(seed: int, count: int, mode: int, words: Any) -> np.ndarray:
     """The words of a seed alone. Defined by `spec/words.py: seeded`."""
     if mode != STOCHASTIC or words is not None:
         raise ConfigError("seed= is for rounding='stochastic', in the place of words=")

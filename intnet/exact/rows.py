@@ -26,11 +26,37 @@ from intnet.exact.stages import (  # fmt: skip
 from intnet.machine.instructions import borrowed, shaped
 from intnet.machine.jit import njit, pjit, prange
 from intnet.machine.tile import line_zeros
+from intnet.numbers.rng import draw_part
 
 UNLIMITED = 2.0**62  # a range to +-this clips nothing
 ROUND, PEAKS, SIGNS, FLOATS, POWERS, QUOTIENTS = range(6)  # tasks
 PIECE = 1 << 12  # elements that go through one stage alone
 WIDTH = 384  # elements a row: with its tile and scratch half of a first cache of 48 KB
+
+
+# The words of a kernel are the tuple (those that are given, whether it draws them itself, number of the
+# first element, above, seed): see `rng.draw_part`. Drawn a row at a time they never leave the first cache.
+
+
+@njit
+def is_random(words: Any) -> bool:
+    """Whether there are words, given or to be drawn."""
+    return words[1] or words[0].shape[0] > 0
+
+
+@njit
+def _room(words: Any, n: int) -> np.ndarray:
+    """Memory for the words of n elements, where they are drawn."""
+    return np.empty(n + 6 if words[1] else 0, np.uint32)
+
+
+@njit
+def _drawn(words: Any, room: np.ndarray, at: int, n: int) -> tuple[np.ndarray, int]:
+    """(words, index in these) of elements at .. at + n - 1."""
+    given, own, start, above, seed = words
+    if own:
+        return room, draw_part(room, start + at, n, above, seed)
+    return given, at
 
 
 # A lane of a kernel is the tuple (u, its size, v, its size, elements, least, tile): the codes of both
@@ -40,13 +66,14 @@ WIDTH = 384  # elements a row: with its tile and scratch half of a first cache o
 @njit
 def _round_row(
     task: int, num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float,
-    hi: float, fine: int, words: np.ndarray, at: int, bits: int,
+    hi: float, fine: int, words: Any, room: np.ndarray, at: int, bits: int,
 ) -> stages.Counts:  # fmt: skip
     """num becomes its code by the stage that the arguments of ROUND ask for; (saturated, inexact)."""
-    if task == QUOTIENTS:
-        return stages.random_quotient(num, n, den, inverse, least, lo, hi, words, at, bits)
-    if words.shape[0] > 0:
-        return stages.random(num, n, inverse, least, lo, hi, words, at, bits)
+    if is_random(words):
+        drawn, first = _drawn(words, room, at, n)
+        if task == QUOTIENTS:
+            return stages.random_quotient(num, n, den, inverse, least, lo, hi, drawn, first, bits)
+        return stages.random(num, n, inverse, least, lo, hi, drawn, first, bits)
     if fine > 0:
         return stages.flagged(num, n, den, inverse, least, lo, hi, np.float64(1 << fine))
     if min(-lo, hi) < UNLIMITED:
@@ -57,7 +84,7 @@ def _round_row(
 @njit
 def read_part(
     task: int, lane: Any, first: int, last: int, lo: float, hi: float, fine: int, unit: float,
-    words: np.ndarray, bits: int, signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
+    words: Any, bits: int, signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
     scratch: np.ndarray,
 ) -> None:  # fmt: skip
     """One task on elements first .. last of a float64 lane, and num > 0 into `signs` if it is not empty.
@@ -71,9 +98,10 @@ def read_part(
     POWERS: the same where every den is a power of two
     """
     tile, u, v, u_size, v_size = borrowed(lane[6]), borrowed(lane[0]), borrowed(lane[2]), lane[1], lane[3]
-    out, words, signs, results = borrowed(out), borrowed(words), borrowed(signs), borrowed(results)
+    out, signs, results = borrowed(out), borrowed(signs), borrowed(results)
+    words = (borrowed(words[0]), *words[1:])
     scratch, least, width, two = borrowed(scratch), lane[5], tile.shape[1], v.shape[0] > 0
-    offset, first_coef, second_coef = tile[OFFSET], tile[FIRST], tile[SECOND]
+    offset, first_coef, second_coef, room = tile[OFFSET], tile[FIRST], tile[SECOND], _room(words, width)
     den, inverse = tile[DEN], tile[INVERSE]
     num, other, tops = scratch[0], scratch[1], scratch[2]
     tops[:] = 0
@@ -95,7 +123,9 @@ def read_part(
         elif pattern >= NOT_FINITE:
             results[MISFIT] += 1
         elif task in (ROUND, QUOTIENTS):
-            saturated, inexact = _round_row(task, num, n, den, inverse, least, lo, hi, fine, words, at, bits)
+            saturated, inexact = _round_row(
+                task, num, n, den, inverse, least, lo, hi, fine, words, room, at, bits
+            )  # fmt: skip
             results[SATURATED] += saturated
             results[INEXACT] += inexact
             results[PEAK] = max(results[PEAK], stages.store(num, n, out, size, at))
@@ -106,7 +136,7 @@ def read_part(
 @njit
 def round_few(
     vectors: np.ndarray, codes: Any, u_top: float, v_top: float, scale: float, limit: float, lo: float,
-    hi: float, fine: int, words: np.ndarray, bits: int, signs: np.ndarray, out: np.ndarray, size: int,
+    hi: float, fine: int, words: Any, bits: int, signs: np.ndarray, out: np.ndarray, size: int,
 ) -> tuple[bool, stages.Int, stages.Int, stages.Int]:  # fmt: skip
     """ROUND of `read_part` and the tile that it reads: (done, saturated, inexact, peak).
 
@@ -119,7 +149,7 @@ def round_few(
     exact, _, powers = stages.fill_tile(vectors, u_top, v_top, scale, limit, tile)
     if not exact and not (codes[1] == stages.FLOAT32 and powers):
         return False, 0, 0, 0
-    drawn = words.shape[0] > 0 and not powers
+    drawn = is_random(words) and not powers
     if drawn and codes[1] == stages.FLOAT32:
         return False, 0, 0, 0
     task, lane, first = QUOTIENTS if drawn else ROUND, (*codes, tile), np.int64(0)
@@ -130,24 +160,27 @@ def round_few(
 
 @njit
 def _round_narrow_row(
-    num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: int, words: np.ndarray, at: int
-) -> stages.Counts:
+    num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: int, words: Any, room: np.ndarray,
+    at: int,
+) -> stages.Counts:  # fmt: skip
     """`_round_row` in int32."""
-    if words.shape[0] > 0:
-        return stages.shifted_random(num, n, drop, least, lo, hi, words, at)
+    if is_random(words):
+        drawn, first = _drawn(words, room, at, n)
+        return stages.shifted_random(num, n, drop, least, lo, hi, drawn, first)
     return stages.shifted(num, n, drop, least, lo, hi)
 
 
 @njit
 def narrow_part(
-    task: int, lane: Any, first: int, last: int, lo: int, hi: int, drop: np.int32, words: np.ndarray,
+    task: int, lane: Any, first: int, last: int, lo: int, hi: int, drop: np.int32, words: Any,
     signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray, scratch: np.ndarray,
 ) -> None:  # fmt: skip
     """`read_part` of an int32 lane: ROUND of num / 2**drop, PEAKS or SIGNS."""
     tile, u, v, u_size, v_size = borrowed(lane[6]), borrowed(lane[0]), borrowed(lane[2]), lane[1], lane[3]
-    out, words, signs, results = borrowed(out), borrowed(words), borrowed(signs), borrowed(results)
+    out, signs, results = borrowed(out), borrowed(signs), borrowed(results)
+    words = (borrowed(words[0]), *words[1:])
     scratch, least, width, two = borrowed(scratch), lane[5], tile.shape[1], v.shape[0] > 0
-    offset, first_coef, second_coef = tile[OFFSET], tile[FIRST], tile[SECOND]
+    offset, first_coef, second_coef, room = tile[OFFSET], tile[FIRST], tile[SECOND], _room(words, width)
     num, other, tops = scratch[0], scratch[1], scratch[2]
     tops[:] = 0
     for at in range(first, last, width):
@@ -160,7 +193,7 @@ def narrow_part(
         if task == PEAKS:
             stages.peaks(num, n, least, tops)
         elif task == ROUND:
-            saturated, inexact = _round_narrow_row(num, n, drop, least, lo, hi, words, at)
+            saturated, inexact = _round_narrow_row(num, n, drop, least, lo, hi, words, room, at)
             results[SATURATED] += saturated
             results[INEXACT] += inexact
             results[PEAK] = max(results[PEAK], stages.store(num, n, out, size, at))
@@ -208,7 +241,7 @@ def _in_lines(tile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @pjit
 def read_all(
-    team: int, task: int, lane: Any, lo: float, hi: float, fine: int, unit: float, words: np.ndarray,
+    team: int, task: int, lane: Any, lo: float, hi: float, fine: int, unit: float, words: Any,
     bits: int, signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """`read_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
@@ -226,7 +259,7 @@ def read_all(
 
 @pjit
 def narrow_all(
-    team: int, task: int, lane: Any, lo: int, hi: int, drop: np.int32, words: np.ndarray, signs: np.ndarray,
+    team: int, task: int, lane: Any, lo: int, hi: int, drop: np.int32, words: Any, signs: np.ndarray,
     out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """`narrow_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
@@ -242,19 +275,26 @@ def narrow_all(
 
 @pjit
 def quantize_floats(
-    team: int, floats: np.ndarray, unit: float, lo: float, hi: float, words: np.ndarray, bits: int,
+    team: int, floats: np.ndarray, unit: float, lo: float, hi: float, words: Any, bits: int,
     out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """ROUND of `read_part` for float32 alone, given as bytes: value = float32 * unit, on one grid."""
     blocks, elements = results.shape[0], floats.shape[0] // 4
     for b in prange(team, blocks):
         first, last = _cut(elements, PIECE, b, blocks)
+        room, target, counts = _room(words, PIECE), borrowed(out), borrowed(results[b])
         for at in range(first, last, PIECE):
             n = min(PIECE, last - at)
-            if words.shape[0] > 0:
-                float_stages.floats_to_codes(floats, at, n, unit, lo, hi, words, bits, out, size, results[b])
+            if is_random(words):
+                drawn, ahead = _drawn(words, room, at, n)
+                ahead -= at
+                float_stages.floats_to_codes(
+                    floats, at, n, unit, lo, hi, drawn, ahead, bits, target, size, counts
+                )  # fmt: skip
             else:
-                float_stages.floats_to_codes(floats, at, n, unit, lo, hi, None, bits, out, size, results[b])
+                float_stages.floats_to_codes(
+                    floats, at, n, unit, lo, hi, None, 0, bits, target, size, counts
+                )  # fmt: skip
     if team > 0:
         _join(ROUND, results)
 

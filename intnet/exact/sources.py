@@ -153,7 +153,7 @@ class FloatExact:
 
     def round_to(self, exponent: int, rounding: Rounding, fine: int = 0) -> Codes:
         """As `Exact.round_to`. Defined by `spec/rounding.py: round_fraction`."""
-        mode, words, bits, where = rounding.mode, rounding.words, rounding.bits, rounding.where
+        mode, bits, where = rounding.mode, rounding.bits, rounding.where
         lo, hi = rounding.low, rounding.high
         if rounding.rule is not None:
             return by_rule(self.fractions(), exponent, rounding, fine)
@@ -173,9 +173,9 @@ class FloatExact:
         if result is not None:
             return result[0].reshape(self.shape), result[1]
         lane = lanes.prepare(vectors, [self.values], [top], -exponent) if single else None
-        if lane is not None and lanes.rounds(lane, mode, words, lo, hi):
+        if lane is not None and lanes.rounds(lane, rounding):
             with np.errstate(over="ignore"):  # what is beyond float32 is clipped
-                result = lanes.round_codes(lane, mode, lo, hi, fine, words, bits)
+                result = lanes.round_codes(lane, rounding, fine)
             if result is None:
                 raise self._not_finite()
             return result[0].reshape(self.shape), result[1]
@@ -183,7 +183,8 @@ class FloatExact:
         patterns = self.values.reshape(-1).astype(np.float64).view(np.int64)
         out = np.empty(patterns.shape, np.int64)
         counts = np.zeros((loops.blocks_for(patterns.size), 4), np.int64)
-        loops.round_floats(patterns, self.den, room, exponent, fine, mode, words, bits, lo, hi, out, counts)
+        drawn = rounding.drawn(out.size)
+        loops.round_floats(patterns, self.den, room, exponent, fine, mode, drawn, bits, lo, hi, out, counts)
         return finished(out, counts, self.shape, lo, hi)
 
     def to_float32(self) -> np.ndarray:

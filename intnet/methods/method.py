@@ -28,7 +28,6 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from intnet.errors import NumberError
-from intnet.exact.blocks.buckets import Draw
 from intnet.exact.blocks.signs import Signs
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.exact.quantize import quantize
@@ -39,6 +38,7 @@ from intnet.methods.trace import Event, Observer
 from intnet.numbers import fp32, rng, shares
 from intnet.numbers.formats import Format
 from intnet.numbers.qtensor import QTensor
+from intnet.numbers.rng import Draw
 from intnet.numbers.rounding import STOCHASTIC, mode_code
 from intnet.show.tables import Column, Shown, Table
 
@@ -356,8 +356,7 @@ class Method(Shown):
 
         Defined by `spec/words.py: words`.
         """
-        seed, step, stream, start = self.draw(name, n)
-        return rng.words(seed, step, stream, n, start)
+        return self.draw(name, n).words(n)
 
     def draw(self, name: str, n: int) -> Draw:
         """Where the words of `words` come from, for what draws them itself."""
@@ -397,10 +396,12 @@ class Method(Shown):
         stochastic = mode_code(rounding) == STOCHASTIC
         if stochastic and of_batch(path) and not self.training:
             rounding, stochastic = "ties_even", False  # no image hangs on its place in a batch
-        words = self.words(f"{layer.name}/{stream or path}", prod(source.shape)) if stochastic else None
-        result = quantize(source, format, rounding=rounding, words=words, where=name, of_batch=of_batch(path))
+        n = prod(source.shape)
+        draw = self.draw(f"{layer.name}/{stream or path}", n) if stochastic else None
+        result = quantize(source, format, rounding=rounding, words=draw, where=name, of_batch=of_batch(path))
         self.count(name, 0 if result.status is None else result.status.saturated)
         if self.observers:
+            words = None if draw is None else draw.words(n)
             given = (source, result, format, rounding, words)
             self.emit(Event(layer.name, path, self.step, *given, operands=operands))
         return result

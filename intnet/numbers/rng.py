@@ -16,7 +16,7 @@ Defined by `spec/words.py: philox4x32`, `spec/words.py: stream`, `spec/words.py:
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,6 +70,17 @@ def fill(out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
         out[4 * j], out[4 * j + 1], out[4 * j + 2], out[4 * j + 3] = w0, w1, w2, w3
 
 
+@njit
+def draw_part(room: np.ndarray, first: int, n: int, above: Word, seed: Word) -> int:
+    """The words of elements first .. first + n - 1 in `room`, of n + 6 at least: from which index on.
+
+    Defined by `spec/words.py: words`.
+    """
+    ahead = first % 4
+    fill(room[: (ahead + n + 3) // 4 * 4], np.uint64(first // 4), above, seed)
+    return ahead
+
+
 @pjit
 def _fill_parts(team: int, out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
     """`fill`, a part at a time, on all threads."""
@@ -104,6 +115,29 @@ def words(seed: int, step: int, stream: int, n: int, start: int = 0, alone: bool
     loop = fill if alone or out.size < _SHARED else _fill_parts
     loop(out, np.uint64(block), np.uint64(step) << _32 | np.uint64(stream), np.uint64(seed))
     return out[skipped : skipped + n]
+
+
+class Draw(NamedTuple):
+    """Where the words of a tensor's elements come from, for what draws them itself; see `words`.
+
+    start: the number of the first element.
+    """
+
+    seed: int
+    step: int
+    stream: int
+    start: int = 0
+
+    def words(self, n: int) -> np.ndarray:
+        """uint32[n], all at once."""
+        return words(self.seed, self.step, self.stream, n, self.start)
+
+    def counters(self, where: str = "") -> tuple[np.uint64, np.uint64]:
+        """(above, seed) as `fill` takes them; ConfigError, naming `where`, where they are no counter's."""
+        check_counter(self.seed, self.step, self.stream)
+        if not 0 <= self.start < 1 << 63:
+            raise ConfigError(f"{where}: words from element {self.start} on: 0..2^63-1 have them")
+        return np.uint64(self.step) << _32 | np.uint64(self.stream), np.uint64(self.seed)
 
 
 def stream(name: str) -> int:

@@ -35,6 +35,7 @@ import numpy as np
 
 from intnet.errors import FormatError
 from intnet.machine.jit import njit
+from intnet.numbers.rng import Draw
 from intnet.numbers.wide import umul_le
 from intnet.plugins import Registry
 
@@ -89,6 +90,7 @@ class Rounding(NamedTuple):
     where:     'layer/path' for error messages
     rule:      of mode OWN, what decides
     of_batch:  the tensor is a part of a batch (`numbers/shares.py`), whose maxima are those of all parts
+    draw:      in the place of words: where from
     """
 
     mode: int = TIES_EVEN
@@ -99,10 +101,15 @@ class Rounding(NamedTuple):
     where: str = ""
     rule: Rule | None = None
     of_batch: bool = False
+    draw: Draw | None = None
 
     def within(self, low: int, high: int) -> "Rounding":
         """The same, limited to low..high."""
         return Rounding(self.mode, low, high, *self[3:])
+
+    def drawn(self, n: int) -> np.ndarray:
+        """The words of n elements, all at once."""
+        return self.words if self.draw is None else self.draw.words(n)
 
 
 def mode_code(name: str) -> int:
@@ -124,12 +131,13 @@ def mode(name: str) -> int | Rule:
 
 
 def how(
-    name: str, words: np.ndarray | None = None, bits: int = 32, where: str = "", of_batch: bool = False
+    name: str, words: np.ndarray | Draw | None = None, bits: int = 32, where: str = "", of_batch: bool = False
 ) -> Rounding:
     """A rounding by the name of its mode; words in C order."""
-    found, drawn = mode(name), NO_WORDS if words is None else words.reshape(-1)
+    found, draw = mode(name), words if isinstance(words, Draw) else None
+    drawn = words.reshape(-1) if isinstance(words, np.ndarray) else NO_WORDS
     if isinstance(found, int):
-        return Rounding(found, -UNLIMITED, UNLIMITED, drawn, bits, where, None, of_batch)
+        return Rounding(found, -UNLIMITED, UNLIMITED, drawn, bits, where, None, of_batch, draw)
     return Rounding(OWN, where=where, rule=checked(found), of_batch=of_batch)
 
 

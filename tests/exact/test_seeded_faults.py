@@ -7,7 +7,6 @@ runs the same functions), so what makes it fail is the fault.
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,15 +20,10 @@ from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Shift
 from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, Rounding, how
 from tests.support import comparing
 from tests.support.comparing import assert_codes, assert_pairs, assert_random, assert_sqrt2, assert_words
-from tests.support.faults import Patch, caught
+from tests.support.faults import Patch, caught, plain
 from tests.support.lanes import replace_kernels
 
 FIXED = [FixedPoint(8, 4)]
-
-
-def plain(kernel: Any) -> Callable[..., Any]:
-    """A kernel without compilation, so that a patched rule inside it is seen."""
-    return getattr(kernel, "py_func", None) or partial(kernel.__wrapped__, 1)
 
 
 SWEEPS: dict[str, Callable[[], None]] = {

@@ -15,7 +15,7 @@ from intnet.machine.jit import njit, pjit, prange
 from intnet.numbers.batch_sums import joins, settle
 from intnet.numbers.bitpack import PART, SMALL, pack_bytes, pack_words, unpack_bytes, unpack_words
 from intnet.numbers.fp32 import CHUNK
-from intnet.numbers.rng import fill
+from intnet.numbers.rng import draw_part
 
 AFFINE, STOCHASTIC, LEVELS, SYMMETRIC = range(4)  # kinds of codes
 FINITE, NOT_A_NUMBER, TOO_WIDE = range(3)  # what became of a bucket
@@ -384,24 +384,22 @@ def encode(
 ) -> None:  # fmt: skip
     """Packed codes, scales and zero points of flat x; tasks: `reach`.
 
-    starts: the first words of buckets in `out`; above, seed: of random words, see `rng.fill`
+    starts: the first words of buckets in `out`; above, seed: of random words, see `rng.draw_part`
     of_group: of `measure`; origin: the number of the first element; measured: scales and zeros are given
     found, clipped: of tasks, see FINITE, and codes clipped
 
     Defined by `spec/buckets.py: save`.
     """
-    drawn, room = 0 if kind in (AFFINE, SYMMETRIC) else PART + 4, 0
+    drawn, room = 0 if kind in (AFFINE, SYMMETRIC) else PART + 6, 0
     if code_width(kind, grades.max()) > SMALL:
         room = PART
     for task in prange(team, clipped.size):
         first, last = reach(task, bucket, x.size)
         small, wide, words = np.empty(PART, np.uint8), np.empty(room, np.uint64), np.empty(drawn, np.uint32)
-        if drawn:
-            block = (first + origin) // 4
-            fill(words[: (last + origin - block * 4 + 3) // 4 * 4], np.uint64(block), above, seed)
+        ahead = draw_part(words, first + origin, last - first, above, seed) if drawn else 0
         clipped[task] = _encode_part(
             x, first, last, bucket, kind, of_group, origin, grades, starts, measured, scales, zeros,
-            words[(first + origin) % 4 :] if drawn else words, small, wide, out, found[task:],
+            words[ahead:], small, wide, out, found[task:],
         )  # fmt: skip
 
 

@@ -37,12 +37,13 @@ from typing import NamedTuple
 import numpy as np
 
 from intnet.autograd import Kept
-from intnet.errors import ConfigError, FormatError, NumberError
+from intnet.errors import FormatError, NumberError
 from intnet.exact.blocks import bucket_loops
 from intnet.machine.buffers import empty
-from intnet.numbers import bitpack, rng, shares
+from intnet.numbers import bitpack, shares
 from intnet.numbers.batch_sums import GROUP
 from intnet.numbers.formats import MAX_BITS, check_bits
+from intnet.numbers.rng import Draw
 
 KINDS = {
     "affine": bucket_loops.AFFINE,
@@ -168,15 +169,6 @@ class Codec:
             width += share * (self.code_width(self.mix) - width)
         metadata = self.bucket_bytes + (0.125 if self.mix is not None else 0)
         return elements * width / 8 + self.buckets(elements) * metadata
-
-
-class Draw(NamedTuple):
-    """Where the words of a tensor's elements come from; see `rng.words`. start: the first one's number."""
-
-    seed: int
-    step: int
-    stream: int
-    start: int = 0
 
 
 class Mix(NamedTuple):
@@ -337,11 +329,8 @@ def encode(
     of_group = GROUP * (per_image or prod(x.shape[1:])) if codec.norm == "l2" else 0
     if draw is None and codec.kind in BY_WORDS:
         raise FormatError(f"{where}: codec {codec.kind} rounds by random words: give a draw")
-    seed, step, stream, start = draw or Draw(0, 0, 0)
-    rng.check_counter(seed, step, stream)
-    if not 0 <= start < 1 << 63:
-        raise ConfigError(f"{where}: words from element {start} on: 0..2^63-1 have them")
-    above = np.uint64(step) << np.uint64(32) | np.uint64(stream)
+    draw = draw or Draw(0, 0, 0)
+    above, seed = draw.counters(where)
     found, clipped = np.zeros((2, _tasks(bucket, flat.size)), np.int64)
     words = empty((size,), np.uint64)
     words[-4:] = 0  # seven codes of 32 bits are four words that a short bucket does not fill
@@ -351,7 +340,7 @@ def encode(
     if measured:
         _measure(x, codec, flat, grades, of_group, scales, zeros, where, of_batch)
     bucket_loops.encode(
-        flat, bucket, kind, of_group, start, grades, starts, measured, above, np.uint64(seed), scales, zeros,
+        flat, bucket, kind, of_group, draw.start, grades, starts, measured, above, seed, scales, zeros,
         words, found, clipped,
     )  # fmt: skip
     if found.any():
@@ -412,5 +401,5 @@ def promotions(n: int, probability: float, draw: Draw) -> np.ndarray:
 
     Defined by `spec/methods/packing.py: pack`.
     """
-    words = rng.words(draw.seed, draw.step, draw.stream, n, draw.start)
+    words = draw.words(n)
     return words < np.uint64(int(probability * 2**32))
