@@ -1,7 +1,7 @@
 # make run    train a ResNet in 8-bit integers on the embedded digits, show what it did, write a golden pack of
 #             one of its layers and check it
 # make check  lint, types and the quick tests: a minute on two cores where kernels are compiled
-# make test   every test but the longest, in this checkout's own virtual environment
+# make test   every test but the longest, in this checkout's own virtual environment; DIGESTS=yes: these too
 # make coverage      the quick tests, and how many lines of Python they run; make test COVERAGE=yes says it too
 # make spec-digests   the longest: runs by the definition alone, which end in the digests of the fast code;
 #                     and a proof
@@ -33,7 +33,7 @@ run: $(VENV)/.core
 test: $(VENV)/.test
 	$(BIN)/python -m tests.support.warm
 	$(if $(COVERAGE),$(MEASURED),$(QUICK))
-	$(PYTEST) -m "slow and not digests"
+	$(PYTEST) -m "$(if $(DIGESTS),slow or digests,slow and not digests)"
 
 check: lint
 	$(QUICK)

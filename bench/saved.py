@@ -15,8 +15,9 @@ from bench.quantizers import SIZE, copies
 from bench.summary import Row, at_least, at_most, column
 from bench.timing import medians
 from intnet import methods
-from intnet.exact.blocks.buckets import Codec, Draw, encode
+from intnet.exact.blocks.buckets import Codec, encode
 from intnet.numbers import bitpack
+from intnet.numbers.rng import Draw
 
 QUESTION = f"saved activations: packing of {SIZE:,} elements; resnet20, batch {training.BATCH}, 28x28x1"
 WIDTHS = (1, 2, 4, 8)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from intnet.errors import FormatError
-from intnet.exact.blocks.buckets import Codec, Draw, Mix, Packed, encode
+from intnet.exact.blocks.buckets import Codec, Mix, Packed, encode
 from intnet.inspect.elements import interesting
 from intnet.inspect.explain import Disagreement, Explanation, Rounding, explain
 from intnet.inspect.explain_buckets import Bucket
@@ -20,6 +20,7 @@ from intnet.inspect.measure import measure
 from intnet.inspect.operands import Operands
 from intnet.inspect.text import stations
 from intnet.methods.trace import Event, PathTable, Recorder
+from intnet.numbers.rng import Draw
 from intnet.runs import run_folder
 from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import round_fraction

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from intnet import methods
 from intnet.errors import ConfigError
 from intnet.exact.blocks.affine import steps
-from intnet.exact.blocks.buckets import Codec, Draw, encode
+from intnet.exact.blocks.buckets import Codec, encode
 from intnet.methods import banner as lib
 from intnet.methods.banner import NEAREST, STOCHASTIC, WIDE
 from intnet.methods.trace import Recorder
 from intnet.numbers import rng
+from intnet.numbers.rng import Draw
 from intnet.ops import conv2d, linear
 from intnet.ops.products import Bifurcated
 from intnet.spec.float32 import to_float32

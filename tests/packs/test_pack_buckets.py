@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.exact.blocks.buckets import Codec, Draw, encode
+from intnet.exact.blocks.buckets import Codec, encode
 from intnet.inspect.trail import bucket_trail
+from intnet.numbers.rng import Draw
 from intnet.packs import check, layers, pack
 from intnet.runs import run_folder
 from intnet.spec.convolution import conv32_weight_grad

@@ -8,7 +8,8 @@ import numpy as np
 
 from intnet import spec as oracle
 from intnet.exact.blocks import buckets as bucket_codec
-from intnet.exact.blocks.buckets import Codec, Draw, Packed
+from intnet.exact.blocks.buckets import Codec, Packed
+from intnet.numbers.rng import Draw
 from intnet.spec import buckets, float32
 
 NAME = "layer1.0.conv1/a"  # a stream

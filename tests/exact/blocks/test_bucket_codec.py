@@ -15,9 +15,10 @@ from hypothesis.extra import numpy as arrays
 from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
 from intnet.exact.blocks import buckets as bucket_codec
 from intnet.exact.blocks import signs as signs_kept
-from intnet.exact.blocks.buckets import TENSOR, Codec, Draw, encode, promotions
+from intnet.exact.blocks.buckets import TENSOR, Codec, encode, promotions
 from intnet.exact.blocks.signs import Signs
 from intnet.numbers import rng
+from intnet.numbers.rng import Draw
 from intnet.spec import buckets, float32
 from tests.support.bucket_cases import DRAWN, KINDS, VALUES, compare, normal, units
 
