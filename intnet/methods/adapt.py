@@ -28,10 +28,11 @@ from intnet.exact.quantize import quantize
 from intnet.methods import adapt_switch as switch
 from intnet.methods import symbols
 from intnet.methods.float_master import FloatMaster
-from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
+from intnet.methods.method import LayerLike, Parameter, Update, to_float32, whole
 from intnet.methods.options import of_layer, takes
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.numbers.formats import MAX_BITS, FixedPoint, Scaled
+from intnet.numbers.fp32 import check_finite
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels.norms import code_squares, divided, sum_of_squares
 from intnet.ops.norm import reciprocal_root

@@ -26,10 +26,11 @@ from intnet.exact.blocks.block_float import SIDE, WIDTHS, Axes, BlockTensor, blo
 from intnet.methods import dynasty_map, symbols
 from intnet.methods.dynasty_map import FIRST, Given
 from intnet.methods.float32 import Float32
-from intnet.methods.method import LayerLike, Parameter, check_finite, to_float32, whole
+from intnet.methods.method import LayerLike, Parameter, to_float32, whole
 from intnet.methods.options import of_layer, takes
 from intnet.methods.trace import Event
 from intnet.numbers import shares
+from intnet.numbers.fp32 import check_finite
 from intnet.ops.products import Copies
 
 STATIC = 8  # bits of the operand that the map does not speak of

@@ -33,9 +33,10 @@ import numpy as np
 
 from intnet.errors import ConfigError, NumberError
 from intnet.methods import schedules, symbols
-from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, whole
+from intnet.methods.method import LayerLike, Method, Parameter, Update, whole
 from intnet.methods.options import takes
 from intnet.numbers import fp32
+from intnet.numbers.fp32 import check_finite
 from intnet.ops.kernels import descent
 from intnet.ops.kernels.norms import sum_of_magnitudes, sum_of_squares
 

@@ -27,7 +27,6 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from intnet.errors import NumberError
 from intnet.exact.blocks.signs import Signs
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.exact.quantize import quantize
@@ -363,6 +362,11 @@ class Method(Shown):
         start = shares.start(n) if of_batch(name.rpartition("/")[2]) else 0
         return Draw(self.seed, self.step, rng.stream(name), start)
 
+    def _source(self, name: str, shape: tuple[int, ...]) -> np.ndarray | Draw:
+        """The words of `words` where somebody looks at them or makes others, else where they come from."""
+        seen = self.observers or type(self).words is not Method.words
+        return (self.words if seen else self.draw)(name, prod(shape))
+
     def count(self, name: str, saturated: int) -> None:
         """So many more values of 'layer/path' that a range changed."""
         if saturated and not (shares.idle() and of_batch(name.rpartition("/")[2])):
@@ -396,12 +400,10 @@ class Method(Shown):
         stochastic = mode_code(rounding) == STOCHASTIC
         if stochastic and of_batch(path) and not self.training:
             rounding, stochastic = "ties_even", False  # no image hangs on its place in a batch
-        n = prod(source.shape)
-        draw = self.draw(f"{layer.name}/{stream or path}", n) if stochastic else None
-        result = quantize(source, format, rounding=rounding, words=draw, where=name, of_batch=of_batch(path))
+        words: Any = self._source(f"{layer.name}/{stream or path}", source.shape) if stochastic else None
+        result = quantize(source, format, rounding=rounding, words=words, where=name, of_batch=of_batch(path))
         self.count(name, 0 if result.status is None else result.status.saturated)
         if self.observers:
-            words = None if draw is None else draw.words(n)
             given = (source, result, format, rounding, words)
             self.emit(Event(layer.name, path, self.step, *given, operands=operands))
         return result
@@ -436,14 +438,6 @@ def to_float32(value: Any, where: str = "") -> np.ndarray:
     if isinstance(value, QTensor | FloatExact):
         return value.to_float32()
     return value
-
-
-def check_finite(values: np.ndarray, where: str) -> np.ndarray:
-    """`values`, or NumberError naming the first NaN or infinity."""
-    if not np.all(np.isfinite(values)):
-        index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise NumberError(f"{where}: NaN or infinity at index {index}")
-    return values
 
 
 def whole(*numbers: int) -> QTensor:

@@ -26,11 +26,12 @@ from intnet.errors import ConfigError, NumberError
 from intnet.exact.expressions import Exact, exact
 from intnet.methods import symbols
 from intnet.methods.float_master import FloatMaster
-from intnet.methods.method import LayerLike, Parameter, Update, check_finite, of_batch, to_float32, whole
+from intnet.methods.method import LayerLike, Parameter, Update, of_batch, to_float32, whole
 from intnet.methods.options import takes
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.numbers import shares
 from intnet.numbers.formats import Scaled
+from intnet.numbers.fp32 import check_finite
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels.norms import sum_of_squares
 

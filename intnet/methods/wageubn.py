@@ -25,13 +25,14 @@ from intnet.exact.expressions import Exact, add, exact
 from intnet.exact.quantize import quantize
 from intnet.methods import symbols, wageubn_block
 from intnet.methods.float_master import sgd_momentum
-from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
+from intnet.methods.method import LayerLike, Method, Parameter, Update, to_float32
 from intnet.methods.options import of_layer, takes
 from intnet.methods.wageubn_rules import INTEGER_BITS, Rules, read_by
 from intnet.methods.wageubn_widths import MODES, Widths
 from intnet.methods.wageubn_words import as_memory, joined, split
 from intnet.numbers import fp32
 from intnet.numbers.formats import Direct, FixedPoint, Format, Shift
+from intnet.numbers.fp32 import check_finite
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels.combine import combine
 

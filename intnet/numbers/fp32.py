@@ -12,11 +12,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from intnet.errors import FormatError, ShapeError
+from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.machine.instructions import fma32
 from intnet.machine.jit import inlined, njit, pjit, prange
 
 __all__ = [
+    "check_finite",
     "decay64",
     "exp",
     "exp32",
@@ -365,3 +366,11 @@ def normal(words: NDArray[np.uint32]) -> F64:
     out = np.empty(flat.shape, np.float64)
     _normal_loop(flat, out)
     return out.reshape(words.shape)
+
+
+def check_finite(values: np.ndarray, where: str) -> np.ndarray:
+    """`values`, or NumberError naming the first NaN or infinity."""
+    if not np.all(np.isfinite(values)):
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise NumberError(f"{where}: NaN or infinity at index {index}")
+    return values

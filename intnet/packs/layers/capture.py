@@ -255,9 +255,8 @@ class Taps:
     def _drawn(self, name: str, n: int) -> np.ndarray:
         words = self._draw(name, n)
         layer, _, stream = name.rpartition("/")
-        if layer in self.seen:
-            self.seen[layer].words[stream] = words
-        return words
+        # one array a stream, by which paths find its port: what is folded draws the words of copies again
+        return self.seen[layer].words.setdefault(stream, words) if layer in self.seen else words
 
     def captured(self) -> list[Captured]:
         """One for each layer that has a data path, in the order given; PackError where none has."""

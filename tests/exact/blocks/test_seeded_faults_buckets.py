@@ -172,9 +172,9 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     "the other way": (LOOPS, "_MOST)) > word", "_MOST)) > ~word", ["stochastic", "levels"]),
     "the next word": (LOOPS, DRAWN, DRAWN.replace("- first", "- first + 1"), ["stochastic", "levels"]),
     "words anew in each bucket": (LOOPS, DRAWN, "drawn = words", ["stochastic"]),
-    "words of another task": (LOOPS, "block = (first + origin) // 4", "block = first + origin", ["tasks"]),
+    "words of another task": (LOOPS, "draw_part(words, first", "draw_part(words, 4 * first", ["tasks"]),
     "step and stream swapped": (
-        CODEC, "seed, step, stream, start = draw or", "seed, stream, step, start = draw or",
+        CODEC, "draw = draw or Draw", "draw = draw and Draw(draw.seed, draw.stream, draw.step) or Draw",
         ["stochastic", "levels"]),
     "one level less": (
         LOOPS, "_BELOW_ONE) * factor", "_BELOW_ONE) * (factor - _ONE)", ["levels"]),
