@@ -9,6 +9,7 @@ distributed is not needed otherwise: it is the extra `cluster`, and imported onl
 """
 
 import importlib.util
+import logging
 import queue
 import re
 from collections.abc import Generator, Iterator, Sequence
@@ -41,13 +42,25 @@ def connected(address: str) -> "Iterator[Client]":
     except OSError as error:
         what = " ".join(f"{error}".split()) or type(error).__name__
         raise ConfigError(f"--cluster {address}: no scheduler of Dask answers there ({what})") from None
-    with client:
+    with client, _quiet("distributed.client"):
         # a function of Python's own: one of intnet's ends the worker that cannot import it
         found = client.run(importlib.util.find_spec, "intnet")
         lacking = sorted(worker for worker, spec in found.items() if spec is None)
         if lacking:
             raise ConfigError(f"workers without intnet: {', '.join(lacking)}: install the same version there")
         yield client
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """A logger that says nothing: of a scheduler that dies Dask prints a traceback, `_outcome` a line."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def run(

@@ -78,16 +78,23 @@ def test_kernels_stand_in_their_rooms_alone() -> None:
 
 
 @pytest.mark.slow
-def test_threads_that_numba_has_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("NUMBA_THREADING_LAYER", "mine", "Numba has no threads by NUMBA_THREADING_LAYER=mine: "),
+        ("NUMBA_NUM_THREADS", "0", "NUMBA_NUM_THREADS=0 in the environment: threads to compute on, 1 at"),
+    ],
+)
+def test_threads_that_numba_has_not(key: str, value: str, told: str, tmp_path: Path) -> None:
     """The command says whose setting it is; no mark is left that keeps kernels from compiling ahead."""
     command = [sys.executable, "-m", "intnet", "train", "--method", "float32", "--model", "mlp"]
     ran = subprocess.run(
         [*command, "--data", "digits", "--steps", "1", "--out", str(tmp_path / "run")],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_THREADING_LAYER": "mine"},
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), key: value},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 2
-    assert ran.stderr.startswith("intnet train: Numba has no threads by NUMBA_THREADING_LAYER=mine: ")
+    assert ran.stderr.startswith(f"intnet train: {told}")
     assert not list(tmp_path.rglob("ahead-*"))
 
 

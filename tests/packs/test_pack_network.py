@@ -236,6 +236,15 @@ def test_the_faulty_layer_is_named_and_what_follows_is_marked(fault: str, made: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["adapt step", "adapt classes"])
+def test_what_rounds_by_words_names_them(name: str, made: Make) -> None:
+    """Also copies of gamma and beta, which an inference makes once more when it folds them."""
+    ports = made(name).ports
+    drawn = [port.rounding["words"] for port in ports.values() if port.rounding.get("mode") == "stochastic"]
+    assert drawn and all(words in ports for words in drawn)
+
+
+@pytest.mark.slow
 def test_a_fault_behind_a_port_that_was_not_compared_is_told_with_it(made: Make, tmp_path: Path) -> None:
     """The device's gWq is wrong and its file is missing: what is made of it may be right."""
     read = made("wageubn step")
