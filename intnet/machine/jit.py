@@ -138,9 +138,6 @@ def _leave_scipy() -> None:
         linalg.ensure_blas = ensure_blas
 
 
-if numba.config.NUMBA_NUM_THREADS < 1:  # type: ignore[attr-defined]
-    asked = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    raise ConfigError(f"NUMBA_NUM_THREADS={asked} in the environment: threads to compute on, 1 at least")
 FOLDER = str(cache_folder())
 if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     _load_threads()
