@@ -22,21 +22,29 @@ from tests.support import contract_device, contract_device32, contract_network, 
 from tests.support.contract_device import Device, Round, limited, rounded
 from tests.support.contract_device32 import Device32, Sums
 from tests.support.devices import check_marks, complemented, given, minus, truncated
+from tests.support.narrow_nets import RESNET8, RESNET8_BLOCKS
 
 STRIDED, PADDED = "layer2.0.", "layer1.0."
 THREE = ("conv1", "bn1", "relu1")
 BRANCHES = (*THREE, "conv2", "bn2", "downsample.0", "downsample.1", "relu2")
 Make = Callable[..., pack.Pack]
 
-PACKS = {  # method, options, layers; all with padding
-    "stride 2, e2 in 9 bits": ("wageubn", {"e2": "flag8"}, [STRIDED + name for name in THREE]),
-    "stride 1, e2 in 16 bits": ("wageubn", {"e2": "16"}, [PADDED + name for name in THREE]),
-    "two branches, one of them 1x1": ("wageubn", {"e2": "flag8"}, [STRIDED + name for name in BRANCHES]),
-    "an identity as a branch": (
-        "wageubn", {"e2": "16"}, ["relu1", *(PADDED + name for name in (*THREE, "conv2", "bn2", "relu2"))],
+PACKS = {  # method, options, model, layers; all with padding
+    "stride 2, e2 in 9 bits": (
+        "wageubn", {"e2": "flag8"}, RESNET8_BLOCKS, [STRIDED + name for name in THREE],
     ),
-    "float32": ("float32", {}, [STRIDED + name for name in THREE]),
-    "float32, an identity": ("float32", {}, [PADDED + name for name in (*THREE, "conv2", "bn2", "relu2")]),
+    "stride 1, e2 in 16 bits": ("wageubn", {"e2": "16"}, RESNET8, [PADDED + name for name in THREE]),
+    "two branches, one of them 1x1": (
+        "wageubn", {"e2": "flag8"}, RESNET8, [STRIDED + name for name in BRANCHES],
+    ),
+    "an identity as a branch": (
+        "wageubn", {"e2": "16"}, RESNET8,
+        ["relu1", *(PADDED + name for name in (*THREE, "conv2", "bn2", "relu2"))],
+    ),
+    "float32": ("float32", {}, RESNET8_BLOCKS, [STRIDED + name for name in THREE]),
+    "float32, an identity": (
+        "float32", {}, RESNET8, [PADDED + name for name in (*THREE, "conv2", "bn2", "relu2")],
+    ),
 }  # fmt: skip
 
 
@@ -47,8 +55,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Make:
 
     def make(name: str) -> pack.Pack:
         if name not in held:
-            method, options, chosen = PACKS[name]
-            run = run_folder.build(method, options, "resnet8", "digits", batch_size=2)
+            method, options, model, chosen = PACKS[name]
+            run = run_folder.build(method, options, model, "digits", batch_size=2)
             run.train(1)
             held[name] = pack.read(pack.write(layers.draft(run, chosen), root / str(len(held))))
         return held[name]

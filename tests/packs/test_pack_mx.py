@@ -29,6 +29,7 @@ from tests.support.contract_device32 import Sums
 from tests.support.contract_mx import DeviceMX, Fault
 from tests.support.devices import check_marks, give, given, good, result_of
 from tests.support.forging import forge, seal
+from tests.support.narrow_nets import LENET5, MLP36, RESNET8_BLOCKS
 from tests.support.simulators import icarus_only
 
 LINEAR = ("fc2", "bn2", "relu2")
@@ -37,14 +38,14 @@ OF_EACH_ENCODING = ("MXINT8", "MXFP4")
 COPIES = ("x0", "x0b", "Wq", "Wb", "e3", "e3w")
 PACKS: dict[str, tuple[str, tuple[str, ...], int, dict[str, str]]] = {  # all six formats, rules, modes
     "linear": (
-        "mlp", LINEAR, 35,  # a batch of a block and three images
+        MLP36, LINEAR, 35,  # a batch of a block and three images
         {
             "x": "MXFP8_E4M3", "w": "MXINT8/round", "e": "MXFP4/ceil/stochastic",
             "g": "MXFP6_E3M2/fit/ties_away",
         },
     ),
     "conv": (
-        "resnet8", CONV, 2,
+        RESNET8_BLOCKS, CONV, 2,
         {
             "x": "MXFP8_E5M2/ceil", "w": "MXFP6_E2M3", "e": "MXINT8/fit/stochastic",
             "g": "MXFP4/floor/to_zero",
@@ -94,11 +95,11 @@ def passes(draft: Draft, folder: Path) -> pack.Pack:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "name"), [*(("mlp", name) for name in MXS), *(("lenet5", name) for name in OF_EACH_ENCODING)]
+    ("model", "name"), [*((MLP36, name) for name in MXS), *((LENET5, name) for name in OF_EACH_ENCODING)]
 )
 def test_every_format_in_every_kind_of_pack(name: str, model: str, tmp_path: Path) -> None:
-    """A step of lenet5 takes the definition ten seconds: there a format of each encoding has to do."""
-    batch, layer = (3, "fc2") if model == "mlp" else (2, "conv2")
+    """Of lenet5, which has layers more, a format of each encoding has to do."""
+    batch, layer = (3, "fc2") if model == MLP36 else (2, "conv2")
     run = trained(model, {"format": name}, batch)
     passes(network.inference(run, 2), tmp_path / "inference")
     read = passes(layers.draft(run, [layer]), tmp_path / "layer")
@@ -113,7 +114,7 @@ def test_every_format_in_every_kind_of_pack(name: str, model: str, tmp_path: Pat
 @pytest.mark.slow
 def test_two_steps_hang_together(tmp_path: Path) -> None:
     options = {"format": "MXFP4", "e": "MXFP4/ceil/stochastic"}
-    read = passes(layers.draft(trained("mlp", options, 5), LINEAR, 2), tmp_path / "chain")
+    read = passes(layers.draft(trained(MLP36, options, 5), LINEAR, 2), tmp_path / "chain")
     assert [link["step"] for link in read.manifest["about"]["chain"]] == [2, 3]
     first, second = (read.codes(f"step{step}/fc2/e3.words") for step in (2, 3))
     assert not np.array_equal(first, second)
@@ -138,7 +139,7 @@ def test_a_network_of_more_kinds_of_layers(step: int, tmp_path: Path) -> None:
         assert read.ports[f"{name}/x0.scale"].shape == read.ports[f"{name}/x0"].shape
         return
     options = {"w@fc2": "off", "e@fc2": "off", "optimizer": "adamw", "lr": "0.001", "accs": "2"}
-    read = passes(layers.draft(trained("mlp", options, 4), ["fc2", "bn2"], 2), tmp_path / "mixed")
+    read = passes(layers.draft(trained(MLP36, options, 4), ["fc2", "bn2"], 2), tmp_path / "mixed")
     assert "step2/fc2/Wq.scale" not in read.ports and "step2/fc2/x0.scale" in read.ports
 
 
@@ -284,7 +285,7 @@ def test_the_definition_finds_faults_of_the_quantizer(
 ) -> None:
     """The fast code agrees with itself, and the definition with neither."""
     monkeypatch.setattr(method, "quantize_along", SEEDED[fault])
-    run = trained("mlp", {"format": "MXFP6_E2M3"}, 4)
+    run = trained(MLP36, {"format": "MXFP6_E2M3"}, 4)
     read = pack.read(pack.write(layers.draft(run, ["fc2"]), tmp_path / "pack"))
     assert check.recompute(read).exit_status == 0
     result = by_spec.recompute(read)
@@ -297,7 +298,7 @@ def test_the_definition_finds_faults_of_the_quantizer(
 
 @pytest.mark.slow
 def test_a_port_is_the_tensor_of_the_path(tmp_path: Path) -> None:
-    recorder, run = Recorder("fc2/*"), trained("mlp", {"x": "MXINT8", "w": "MXFP8_E5M2"}, 5)
+    recorder, run = Recorder("fc2/*"), trained(MLP36, {"x": "MXINT8", "w": "MXFP8_E5M2"}, 5)
     draft = layers.draft(run, ["fc2"], advance=lambda r, s, o: r.train(s, observe_last=[o, recorder]))
     read = pack.read(pack.write(draft, tmp_path / "pack"))
     for path in COPIES:
@@ -310,7 +311,7 @@ def test_a_port_is_the_tensor_of_the_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("choice", [layouts.Choice("nchw"), layouts.Choice("nc/24hw24", 24, 64)], ids=str)
 def test_other_layouts(choice: layouts.Choice, tmp_path: Path) -> None:
     _, names, batch, options = PACKS["conv"]
-    draft = layouts.laid_out(layers.draft(trained("resnet8", options, batch), names), choice)
+    draft = layouts.laid_out(layers.draft(trained(RESNET8_BLOCKS, options, batch), names), choice)
     read = passes(draft, tmp_path / "pack")
     orders = {path: read.ports[f"{CONV[0]}/{path}"].order for path in ("x0", "x0.scale", "x0b.scale")}
     channels = "C/24,H,W,C%24" if choice.block() else "C,H,W"
@@ -320,7 +321,7 @@ def test_other_layouts(choice: layouts.Choice, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_cannot_be_is_refused_by_name() -> None:
-    draft = layers.draft(trained("mlp", {}, 4), ["fc2"])
+    draft = layers.draft(trained(MLP36, {}, 4), ["fc2"])
     with pytest.raises(PackError, match="sums of float32 have no exact parts"):
         tiles.tiled(draft, {"x1": 16})
     with pytest.raises(ConfigError, match="has elements of"):
@@ -341,7 +342,7 @@ def test_exports_have_the_words(made: Make, tmp_path: Path) -> None:
     export.write(read, "c", tmp_path / "c")
     header = (tmp_path / "c" / "pack.h").read_text()
     assert (
-        "extern const uint8_t fc2_x0[35][64];" in header and "extern const int8_t fc2_Wq[64][64];" in header
+        "extern const uint8_t fc2_x0[35][36];" in header and "extern const int8_t fc2_Wq[36][36];" in header
     )
     command = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-c", "pack.c"]
     if shutil.which("gcc"):

@@ -21,7 +21,7 @@ from intnet.packs.layers import network
 from intnet.packs.layers.wiring import Wiring
 from intnet.packs.text import port_text
 from intnet.runs import run_folder
-from tests.support import weighed
+from tests.support import narrow_nets, weighed
 from tests.support.command import forgotten, here
 from tests.support.contract_device import T
 from tests.support.contract_network import Network
@@ -30,25 +30,25 @@ from tests.support.plain_pack import Plain
 
 FIXED = {"edges": "fixed16"}
 CASES = {  # method, options, model, what of it: a step, a chain of steps, an inference
-    "wageubn step": ("wageubn", {}, "lenet5", 1),
-    "wageubn classes": ("wageubn", {}, "lenet5", 0),
-    "branches step": ("wageubn", FIXED, "resnet8", 1),
-    "branches classes": ("wageubn", FIXED, "resnet8", 0),
+    "wageubn step": ("wageubn", {}, narrow_nets.LENET5, 1),
+    "wageubn classes": ("wageubn", {}, narrow_nets.LENET5, 0),
+    "branches step": ("wageubn", FIXED, narrow_nets.RESNET8, 1),
+    "branches classes": ("wageubn", FIXED, narrow_nets.RESNET8, 0),
     "weighed step": ("wageubn", {}, weighed.NAME, 1),
     "weighed classes": ("wageubn", {}, weighed.NAME, 0),
     "weighed saved step": ("saved", {}, weighed.NAME, 1),
     "weighed float32 step": ("float32", {}, weighed.NAME, 1),
     "weighed dynasty classes": ("dynasty", {}, weighed.NAME, 0),
-    "wageubn in a range": ("wageubn", {"saturate": "0", "first": "block"}, "mlp", 2),
-    "adapt step": ("adapt", {}, "lenet5", 1),
-    "adapt classes": ("adapt", {}, "lenet5", 0),
-    "muppet step": ("muppet", {}, "mlp", 1),
-    "muppet classes": ("muppet", {}, "mlp", 0),
-    "dynasty step": ("dynasty", {}, "mlp", 1),
-    "dynasty classes": ("dynasty", {}, "mlp", 0),
-    "saved step": ("saved", {}, "mlp", 1),
-    "float32 step": ("float32", {"label_smoothing": "0.1"}, "resnet8", 1),
-    "float32 classes": ("float32", {}, "lenet5", 0),
+    "wageubn in a range": ("wageubn", {"saturate": "0", "first": "block"}, narrow_nets.MLP36, 2),
+    "adapt step": ("adapt", {}, narrow_nets.LENET5, 1),
+    "adapt classes": ("adapt", {}, narrow_nets.LENET5, 0),
+    "muppet step": ("muppet", {}, narrow_nets.MLP36, 1),
+    "muppet classes": ("muppet", {}, narrow_nets.MLP36, 0),
+    "dynasty step": ("dynasty", {}, narrow_nets.MLP36, 1),
+    "dynasty classes": ("dynasty", {}, narrow_nets.MLP36, 0),
+    "saved step": ("saved", {}, narrow_nets.MLP36, 1),
+    "float32 step": ("float32", {"label_smoothing": "0.1"}, narrow_nets.RESNET8, 1),
+    "float32 classes": ("float32", {}, narrow_nets.LENET5, 0),
 }
 Make = Callable[[str], pack.Pack]
 
