@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -64,41 +65,62 @@ def icarus(pack: Path, unit: str, folder: Path, mutant: int = 0) -> list[str]:
     return ["vvp", "-n", str(program), f"+pack={pack}"]
 
 
-def verilator(packs: Sequence[tuple[Path, str]], folder: Path) -> list[str]:
+def _built(words: Sequence[str | Path], flags: Sequence[str], folder: Path, library: Path | None) -> None:
+    """Verilate and compile in `folder`, without what `library` holds of the simulator's own library.
+
+    library: where its objects are kept for the next program; they are of no circuit, but of one OPT_GLOBAL
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in library.glob("*.o") if library else ():
+        shutil.copy(part, folder)
+    old = [f"--old-file={part.name}" for part in folder.glob("verilated*.o")]
+    command([*words, "-MAKEFLAGS", " ".join([*flags, "OPT_GLOBAL=-Og", *old]), "--Mdir", folder])
+    if library:
+        library.mkdir(parents=True, exist_ok=True)
+        for part in folder.glob("verilated*.o"):
+            if not (library / part.name).exists():  # whole at once: another process may look for it
+                shutil.copy(part, library / f"{part.name}.{os.getpid()}")
+                (library / f"{part.name}.{os.getpid()}").replace(library / part.name)
+
+
+def verilator(packs: Sequence[tuple[Path, str]], folder: Path, library: Path | None = None) -> list[str]:
     """Compile the testbenches of many packs into one program: the simulator's own library takes most of the
     time. A warning under -Wall is an error. The C++ is one file, for all of it includes the same headers, and
     -Og halves the time of Verilator's own -Os; programs of -O0 run eight times as long.
+
+    library: a folder in which programs share the simulator's own library
     """
     benches = [bench(pack) for pack, _ in packs]
     folder.mkdir(parents=True, exist_ok=True)
     top = folder / "all_packs.sv"
     body = "".join(f"  {path.stem} {path.stem}_run ();\n" for path in benches)
     top.write_text(f"`timescale 1ns / 1ps\nmodule all_packs;\n{body}endmodule\n")
-    command([
+    words: list[str | Path] = [
         "verilator", "--binary", "--timing", "-Wall", "--relative-includes", f"-I{HERE}",
-        "-MAKEFLAGS", "VM_PARALLEL_BUILDS=0 OPT_FAST=-Og OPT_GLOBAL=-Og",
-        "--top-module", "all_packs", "--Mdir", folder / "verilated", "-o", "all_packs", top,
+        "--top-module", "all_packs", "-o", "all_packs", top,
         *benches, *sorted({circuit(pack, unit, folder) for pack, unit in packs if unit}),
-    ])  # fmt: skip
+    ]  # fmt: skip
+    _built(words, ["VM_PARALLEL_BUILDS=0", "OPT_FAST=-Og"], folder / "verilated", library)
     return [str(folder / "verilated" / "all_packs")]
 
 
-def random_words(model: Path, unit: str, folder: Path, beats: int, mutant: int = 0) -> tuple[bool, str]:
+def random_words(
+    model: Path, unit: str, folder: Path, beats: int, mutant: int = 0, library: Path | None = None
+) -> tuple[bool, str]:
     """A unit, or a mutant of it, against its C model by DPI-C, in Verilator: whether all random words agree.
 
     model: the folder that `intnet golden unit NAME --c` writes
     folder: where it is built; what stands there of the simulator's own library is not compiled again
+    library: a folder in which programs share it
     """
-    folder.mkdir(parents=True, exist_ok=True)
     define = [f"-DMUT={mutant}"] if mutant else []
     top, built = f"{unit}_random_tb", folder / "verilated"
-    flags = ["OPT_FAST=-O1", *(f"--old-file={part.name}" for part in built.glob("verilated*.o"))]
-    command([
+    words: list[str | Path] = [
         "verilator", "--binary", "--timing", "-Wno-fatal", "-Wno-WIDTH", *define, f"-I{HERE}", f"-I{model}",
-        "-MAKEFLAGS", " ".join(flags), "-CFLAGS", f"-I{model}", "--top-module", top,
-        "--Mdir", built, model / f"{top}.sv", source(unit),
+        "-CFLAGS", f"-I{model}", "--top-module", top, model / f"{top}.sv", source(unit),
         model / f"{unit}_model.c", model / f"{unit}_dpi.c",
-    ])  # fmt: skip
+    ]  # fmt: skip
+    _built(words, ["OPT_FAST=-O1"], built, library)
     return run([str(built / f"V{top}"), f"+beats={beats}"])
 
 

@@ -24,6 +24,7 @@ from intnet.packs.units.signals import joined
 from intnet.packs.units.words import Ran
 from intnet.spec import units as definition
 from intnet.spec.wires import Circuit, run
+from tests.support.simulators import library, verilator_only
 from tests.support.testbench_packs import SMALL, Settings, label
 
 CASES = [(name, Settings()) for name in units.UNITS]
@@ -233,22 +234,19 @@ def test_an_out_port_is_compared_to_its_top_bit(tmp_path: Path) -> None:
 # -- random words, in Verilator against the C model ------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def verilated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where units are built one after the other, and the simulator's own library once."""
-    return tmp_path_factory.mktemp("verilated")
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(bool(simulate.missing("verilator")), reason=simulate.missing("verilator"))
+@verilator_only
 @pytest.mark.parametrize("name", ["quantize_cq", "mac_requant", "block_dot", "mx_dot", "requantize"])
-def test_random_words_agree_with_the_model(name: str, tmp_path: Path, verilated: Path) -> None:
+def test_random_words_agree_with_the_model(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """And a unit with a bug does not, where it has mutants."""
     folder = models.write(name, {}, tmp_path / "model")
-    passed, said = simulate.random_words(folder, name, verilated, beats=30_000)
+    kept = library(tmp_path_factory)
+    passed, said = simulate.random_words(folder, name, tmp_path, beats=30_000, library=kept)
     assert passed, said
     if mutants(name):
-        passed, _ = simulate.random_words(folder, name, verilated, beats=30_000, mutant=1)
+        passed, _ = simulate.random_words(folder, name, tmp_path, beats=30_000, mutant=1, library=kept)
         assert not passed
 
 

@@ -14,7 +14,7 @@ from examples.rtl import kill_table, simulate, uniform
 from examples.rtl.mutants import EQUIVALENT, mutants, proven, source
 from intnet.packs import pack, units
 from intnet.packs.units import drafts
-from tests.support.simulators import check_passed, icarus_only, verilator_only
+from tests.support.simulators import check_passed, icarus_only, library, once, verilator_only
 from tests.support.testbench_packs import EVERY, SMALL, Settings, label, made
 
 LEAST_MUTANTS = 147
@@ -38,9 +38,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Write:
 
 @pytest.fixture(scope="module")
 def verilated(written: Write, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """All testbenches in one program, built once, without a warning under -Wall."""
-    packs = [(written(name, level, s), name) for name, level, s in MAIN + SMALL_L1]
-    return simulate.verilator(packs, tmp_path_factory.mktemp("verilator"))
+    """All testbenches in one program, built once of all workers, without a warning under -Wall."""
+
+    def build(place: Path) -> list[str]:
+        packs = [(written(name, level, s), name) for name, level, s in MAIN + SMALL_L1]
+        return simulate.verilator(packs, place, library(tmp_path_factory))
+
+    return once(tmp_path_factory, "verilator-units", build)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from intnet.packs.by_spec import recompute as by_spec
 from intnet.packs.layouts import Choice, laid_out
 from intnet.packs.units.signals import Group, Range, Unit, column, signal
 from intnet.spec.wires import Circuit
-from tests.support.simulators import SAYS, check_passed, icarus_only, verilator_only
+from tests.support.simulators import SAYS, check_passed, icarus_only, library, verilator_only
 from tests.support.testbench_packs import STREAMED, Settings, label, made
 
 WAYS: list[Settings] = [{"latency": 4}, {"ready": 1}, {"latency": 2, "reset": 1}, {"latency": 9, "ready": 1}]
@@ -55,10 +55,10 @@ def test_every_unit_streams_in_icarus(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @verilator_only
-def test_every_unit_streams_in_verilator(tmp_path: Path) -> None:
+def test_every_unit_streams_in_verilator(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Without a warning under -Wall, with the same words held back and the same resets as in Icarus."""
     packs = [(written(tmp_path, name, "L0", STREAMED), name) for name in units.UNITS]
-    program = simulate.verilator(packs, tmp_path / "verilator")
+    program = simulate.verilator(packs, tmp_path / "verilator", library(tmp_path_factory))
     for folder, name in packs:
         lines = check_passed(simulate.chosen(program, folder), folder).splitlines()
         assert told(folder, name, tmp_path).splitlines() == [line for line in lines if "$finish" not in line]

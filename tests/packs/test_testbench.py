@@ -15,7 +15,7 @@ from intnet.packs.hdl.text import identifier, names_of
 from intnet.packs.layouts import Choice, laid_out
 from intnet.packs.ports import Draft
 from tests.support.hex_words import FORMS
-from tests.support.simulators import icarus_only, verilator_only
+from tests.support.simulators import icarus_only, library, verilator_only
 from tests.support.testbench_packs import made, many_kinds
 
 FAULTS: dict[str, Callable[[str], str]] = {
@@ -44,7 +44,8 @@ def programs(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         out["icarus"] = simulate.icarus(folder, "", place)[:-1]
         out["icarus unit"] = simulate.icarus(unit, "quantize_q", place)[:-1]
     if not simulate.missing("verilator"):
-        out["verilator"] = simulate.verilator([(folder, ""), (unit, "quantize_q")], place / "verilator")
+        packs = [(folder, ""), (unit, "quantize_q")]
+        out["verilator"] = simulate.verilator(packs, place / "verilator", library(tmp_path_factory))
     return out
 
 
@@ -183,13 +184,15 @@ LAID_OUT = [
 
 @pytest.mark.slow
 @every_simulator
-def test_beats_are_put_together_from_words_of_any_layout(simulator: str, tmp_path: Path) -> None:
+def test_beats_are_put_together_from_words_of_any_layout(
+    simulator: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """The unit passes; a wrong word is named; what it gave is written as the pack has it."""
     packs = []
     for number, (unit, choice) in enumerate(LAID_OUT):
         packs.append((pack.write(laid_out(made(unit, "L0", {}), choice), tmp_path / str(number)), unit))
     if simulator == "verilator":
-        program = simulate.verilator(packs, tmp_path / "verilator")
+        program = simulate.verilator(packs, tmp_path / "verilator", library(tmp_path_factory))
         commands = [simulate.chosen(program, folder) for folder, _ in packs]
     else:
         commands = [simulate.icarus(folder, unit, tmp_path) for folder, unit in packs]
@@ -208,11 +211,13 @@ def test_beats_are_put_together_from_words_of_any_layout(simulator: str, tmp_pat
 
 @pytest.mark.slow
 @every_simulator
-def test_a_laid_out_pack_of_layers_is_loaded_and_compared(simulator: str, tmp_path: Path) -> None:
+def test_a_laid_out_pack_of_layers_is_loaded_and_compared(
+    simulator: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = pack.write(laid_out(many_kinds(), Choice("nc/5hw5", 3, 32)), tmp_path / "pack")
     words = sum(port.words for port in pack.read(folder).ports.values() if port.direction == "out")
     if simulator == "verilator":
-        command = simulate.verilator([(folder, "")], tmp_path / "verilator")
+        command = simulate.verilator([(folder, "")], tmp_path / "verilator", library(tmp_path_factory))
     else:
         command = simulate.icarus(folder, "", tmp_path)[:-1]
     dut = shutil.copytree(folder / "exp", tmp_path / "dut")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +32,29 @@ SAYS = {
     112: r"FAIL timeout: beat \d+ of \d+ was not taken, in_ready is 0 for 1004 clocks",
     113: r"out_valid is x at result 0",
 }
+
+
+def common(factory: pytest.TempPathFactory) -> Path:
+    """A folder of this run of the tests, which all its workers have."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def library(factory: pytest.TempPathFactory) -> Path:
+    """Where programs of Verilator share its own library: of a small one, eight seconds of eleven."""
+    return common(factory) / "verilator-library"
+
+
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], list[str]]) -> list[str]:
+    """The command that `make(folder)` gives, built by the first worker that asks: others wait for it."""
+    folder = common(factory) / name
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        told = folder / "command.json"
+        if not told.exists():
+            told.write_text(json.dumps(make(folder / "built")))
+        return list(json.loads(told.read_text()))
 
 
 def check_passed(words: list[str], folder: Path) -> str:
