@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -47,6 +46,8 @@ def library(factory: pytest.TempPathFactory) -> Path:
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], list[str]]) -> list[str]:
     """The command that `make(folder)` gives, built by the first worker that asks: others wait for it."""
+    import fcntl  # where Verilator is, this is
+
     folder = common(factory) / name
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
