@@ -22,7 +22,7 @@ from tests.support import contract_device, contract_device32, contract_network, 
 from tests.support.contract_device import Device, Round, limited, rounded
 from tests.support.contract_device32 import Device32, Sums
 from tests.support.devices import check_marks, complemented, given, minus, truncated
-from tests.support.narrow_nets import RESNET8, RESNET8_BLOCKS
+from tests.support.narrow_nets import RESNET8, RESNET8_BLOCKS, RESNET8_MOVED
 
 STRIDED, PADDED = "layer2.0.", "layer1.0."
 THREE = ("conv1", "bn1", "relu1")
@@ -214,6 +214,18 @@ def test_a_fault_in_one_branch_follows_through_the_graph(made: Make, tmp_path: P
     check_marks(result, {STRIDED + "downsample.1/x3": "negated"})
     wrong = {port.port.name for port in result.ports if port.status != "pass"}
     assert STRIDED + "relu2/x4" in wrong and STRIDED + "bn2/x3" not in wrong
+
+
+@pytest.mark.slow
+def test_m1_and_m2_stay_on_the_grid_of_the_table(tmp_path: Path) -> None:
+    """A fault ahead moves R(e2), and the grid that the rule gives them: the table's is no fault of theirs."""
+    run = run_folder.build("wageubn", {"e2": "flag8"}, RESNET8_MOVED, "digits", batch_size=2)
+    run.train(1)
+    chosen = [STRIDED + name for name in BRANCHES]
+    read = pack.read(pack.write(layers.draft(run, chosen), tmp_path / "pack"))
+    result = judged(read, Device(read.folder, {STRIDED + "downsample.1/x3": minus}), tmp_path / "dut")
+    check_marks(result, {STRIDED + "downsample.1/x3": "negated"})
+    assert STRIDED + "bn1/m2" in {port.port.name for port in result.ports if port.status != "pass"}
 
 
 @pytest.mark.slow

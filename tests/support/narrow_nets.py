@@ -12,6 +12,7 @@ from intnet.models.resnet import BasicBlock, ResNet
 from intnet.models.stems import CIFAR
 
 MLP36, LENET5, RESNET8, RESNET8_BLOCKS = "mlp-36", "lenet5-narrow", "resnet8-narrow", "resnet8-blocks"
+RESNET8_MOVED = "resnet8-moved"
 
 
 @models.register(MLP36)
@@ -46,6 +47,12 @@ class LeNet(LeNet5):
 def resnet8(image_shape: tuple[int, int, int], classes: int) -> ResNet:
     """8, 14 and 10 channels in place of 16, 32 and 64."""
     return ResNet(RESNET8, BasicBlock, (8, 14, 10), (1, 1, 1), CIFAR, image_shape, classes)
+
+
+@models.register(RESNET8_MOVED)
+def resnet8_moved(image_shape: tuple[int, int, int], classes: int) -> ResNet:
+    """8, 12 and 10 channels: a branch negated moves R(e2) of the other one."""
+    return ResNet(RESNET8_MOVED, BasicBlock, (8, 12, 10), (1, 1, 1), CIFAR, image_shape, classes)
 
 
 @models.register(RESNET8_BLOCKS)
