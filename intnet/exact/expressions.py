@@ -16,7 +16,6 @@ rational, never rounded on the way. Bounds decide the container: most values tak
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property
-from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -198,7 +197,7 @@ class Exact:
         rounded = rounded or self._round_lane(vectors, exponent, rounding, fine)
         if rounded is not None:
             return rounded[0].reshape(self.shape), rounded[1]
-        words = rounding.drawn(prod(self.shape))
+        words = rounding.drawn(self.terms[0][0].size)
         offset, cu, cv, den = _rows(vectors)
         up, down, drop = self._scale(exponent, int(den.max()).bit_length(), fine, mode)
         bound = self.bound()

@@ -172,8 +172,8 @@ def test_how_paths_round_and_by_which_words() -> None:
 def test_a_mode_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The definition against fast code that rounds one path as the paper has it, or by another's words."""
     assert differences("resnet", {"r_acc": "stochastic"}) == []
-    right = Method.words
-    monkeypatch.setattr(Method, "words", lambda self, name, n: right(self, name.replace("Accq", "Acc"), n))
+    right = Method.draw
+    monkeypatch.setattr(Method, "draw", lambda self, name, n: right(self, name.replace("Accq", "Acc"), n))
     assert "state layer1.0.bn2.weight.Accq" in differences("resnet", {"r_acc": "stochastic"})
     monkeypatch.undo()
     mode = Wageubn.mode
