@@ -112,8 +112,8 @@ class _Device(Plain):
             told = [_in_words(port, made) for made in _readings(port, out)]  # more bits may go on inside
             if codes in told:
                 return out
-            best = np.argmax([sum(map(eq, made, codes)) for made in told])
-            return out._replace(codes=codes, exponent=port["exponent"] if best else out.exponent)
+            as_made = _likest(told, codes) is told[0]
+            return out._replace(codes=codes, exponent=out.exponent if as_made else port["exponent"])
         floats = self.port(name)["encoding"] == "float32" or mx.MX in self.port(name)["rounding"]
         return self.value(name) if isinstance(out, Tensor) and floats else out
 
@@ -144,11 +144,16 @@ def _readings(port: Json, made: Fixed) -> list[Sequence[int]]:
 
 def _on_its_grid(port: Json, seen: Seen) -> list[Sequence[int]]:
     """m1 and m2 as rounded on the grid of the page's table, where a fault ahead moved that of e2."""
-    if not isinstance(seen.format, Direct) or port["exponent"] in (None, seen.stored.exponent):
+    moved = isinstance(port["exponent"], int) and port["exponent"] != seen.stored.exponent
+    if not (moved and isinstance(seen.format, Direct) and seen.mode):
         return []
-    assert seen.mode is not None
     fixed = replace(seen.format, lsb=port["exponent"])
     return [rounded(seen.given, fixed, seen.words, seen.mode).codes]
+
+
+def _likest(readings: Sequence[list[int]], given: Sequence[int]) -> list[int]:
+    """The first of those that most of what a device gave agrees with."""
+    return readings[int(np.argmax([sum(map(eq, codes, given)) for codes in readings]))]
 
 
 def _in_words(port: Json, codes: Sequence[int]) -> list[int]:
@@ -175,10 +180,8 @@ def _wanted(device: _Device, made: LayerStep) -> dict[str, Any]:
         name = made.prefix + path
         if name in found and isinstance(seen.stored, Fixed):
             port = device.port(name)
-            given = device.raw(name)
             readings = [*_readings(port, seen.stored), *_on_its_grid(port, seen)]
-            told = [_in_words(port, codes) for codes in readings]
-            best = told[np.argmax([sum(map(eq, codes, given)) for codes in told])]
+            best = _likest([_in_words(port, codes) for codes in readings], device.raw(name))
             flag = port["encoding"] == "flag"
             found[name] = [flag_word(code, port["bits"] - 1) for code in best] if flag else best
     for name, codes in found.items():
