@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from intnet.cli import options, source
 from intnet.errors import ConfigError
+from intnet.runs import files
 
 if TYPE_CHECKING:
     from intnet.methods.trace import Observer
@@ -96,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
     """Make the draft, write it, say what it is."""
     if Path(args.out).exists():  # before anything that takes time
         raise ConfigError(f"--out {args.out} is there already: a pack is never written over")
+    if files.leads_nowhere(Path(args.out)):
+        raise ConfigError(f"--out {args.out} is a link that leads nowhere: give another name")
     if args.c:
         return _model(args)
     if args.kind is not None:

@@ -238,12 +238,14 @@ def _write_pages(given: "Given", pages: "dict[str | None, Data]", target: Path) 
     from intnet.runs import files
 
     if None in pages:
-        made, held = {target: page.page(given, pages[None])}, pages[None].told()
+        texts, held = {target: page.page(given, pages[None])}, pages[None].told()
     else:
         target.mkdir(exist_ok=True)
-        made = {target / name: html for name, html in page.folder(given, pages).items()}
-        target, held = target / page.INDEX, f"with the {len(made) - 1} pages of layers that it leads to"
+        texts = {target / name: html for name, html in page.folder(given, pages).items()}
+        target, held = target / page.INDEX, f"with the {len(texts) - 1} pages of layers that it leads to"
+    # a name of a file need not be text: what is none is shown as '\\udcff'
+    made = {file: html.encode(errors="backslashreplace") for file, html in texts.items()}
     for file, html in made.items():
-        files.replace(file, html.encode())
-    size = sum(len(html.encode()) for html in made.values())
+        files.replace(file, html)
+    size = sum(map(len, made.values()))
     return {"file": str(target), "bytes": size, "holds": held}

@@ -133,7 +133,15 @@ class _Nowhere(io.TextIOBase):
 
 
 def _open_streams() -> None:
-    """Streams that are there and take every text: what an encoding lacks is said as '\\xe4'."""
+    """Streams that are there and take every text: what an encoding lacks is said as '\\xe4'.
+
+    A closed one keeps its number: a file of a run that got it would hold what is written to the stream.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -183,7 +191,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _line(error: Exception) -> str:
     """What went wrong, in one line."""
     if isinstance(error, IntnetError):
-        return " ".join(str(error).split())
+        return " ".join(filter(None, map(str.strip, str(error).splitlines())))
+    if isinstance(error, FileNotFoundError) and not error.filename:
+        return "the current folder is not there any more"
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if isinstance(error, MemoryError):

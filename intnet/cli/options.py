@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from intnet.errors import ConfigError
+from intnet.runs import files
 from intnet.show.pictures import METADATA
 
 
@@ -144,6 +145,7 @@ def check_file(option: str, file: Path) -> None:
         raise ConfigError(f"{option} {file}: there is no folder {file.parent}")
     if file.is_dir():
         raise ConfigError(f"{option} {file}: that is a folder; name a file")
+    files.place(file)
     if not os.access(file.parent, os.W_OK):
         raise ConfigError(f"{option} {file}: {file.parent} may not be written into: name a file elsewhere")
 
@@ -163,6 +165,8 @@ def check_folder(option: str, folder: Path) -> None:
         raise ConfigError(f"{option} {folder}: there is no folder {folder.parent}")
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{option} {folder}: that is a file; end the name of a page in .html")
+    if files.leads_nowhere(folder):
+        raise ConfigError(f"{option} {folder}: that is a link that leads nowhere; name another")
 
 
 def check_stats(file: Path | None, every: int) -> None:

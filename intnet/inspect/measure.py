@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from intnet.errors import FormatError
+from intnet.errors import FormatError, NumberError
 from intnet.exact.blocks.buckets import Codec, Packed
 from intnet.exact.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, exact
@@ -113,7 +113,8 @@ class Against(NamedTuple):
 def measure(event: Event, most: int = BINS) -> Measured:
     """The row of one event, with histograms of at most so many bins, an odd number.
 
-    FormatError for what is no event, for a result or a format that is not measured.
+    FormatError for what is no event, for a result or a format that is not measured; NumberError for values
+    that are not finite.
     """
     _check(event)
     event = _in_codes(event)
@@ -122,6 +123,10 @@ def measure(event: Event, most: int = BINS) -> Measured:
     row = table.rows[event.layer, event.path]
     result, told = event.result, row.to_dict()
     codes = codes_of(result)
+    if codes.dtype.kind == "f" and not np.all(np.isfinite(codes)):
+        raise NumberError(
+            f"{event.layer}, {event.path}: holds a NaN or infinity: training diverged, or the input did"
+        )
     given = None if event.format is None else against(event, result)
     scaled, errors = (None, None) if given is None else _ratios(given, result)
     low, high = (codes.min(), codes.max()) if codes.size else (0, 0)

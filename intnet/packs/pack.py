@@ -75,6 +75,8 @@ def write(draft: Draft, folder: PathLike) -> Path:
     target = Path(folder)
     if target.exists():
         raise PackError(f"{target} is there already: a pack is never written over; give another name")
+    if files.leads_nowhere(target):
+        raise PackError(f"{target} is a link that leads nowhere: give another name")
     check(draft)
     try:
         with files.new_folder(target) as partial:

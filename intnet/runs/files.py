@@ -6,16 +6,18 @@ file's name. A process killed at any moment leaves the old content or the new on
 the system gives it free when the process ends, however that happens.
 """
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, BinaryIO
 
 from intnet.errors import ConfigError, InUseError
 
 PARTIAL, LOCK = ".partial", ".intnet.lock"
+_LONGEST = 200  # bytes of a name that has room for a number and the ending
 _FAR = (
     1 << 30
 )  # the byte that Windows locks: nobody can read a locked byte, and who holds the lock stands first
@@ -26,7 +28,7 @@ def replace(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
 
     Through a link into its file. ConfigError for what is there and is no file, as /dev/stdout is none.
     """
-    path = path.resolve() if path.is_symlink() else path
+    path = place(path)
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path} is there, and is no file: name another")
     partial = _partial(path)
@@ -47,9 +49,24 @@ def replace(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
     _sync_folder(path.parent)
 
 
+def place(path: Path) -> Path:
+    """The file behind a link; ConfigError for links that lead to themselves."""
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except (OSError, RuntimeError):
+        raise ConfigError(f"{path} is a link that leads to itself: name another") from None
+
+
+def leads_nowhere(path: Path) -> bool:
+    """Whether it is a link to what is not there: no folder can be made of it."""
+    return path.is_symlink() and not path.exists()
+
+
 def _partial(path: Path) -> Path:
-    """What a path is called until it is whole."""
-    return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+    """What a path is called until it is whole; systems take names of 255 bytes."""
+    name = os.fsencode(path.name)
+    short = path.name if len(name) <= _LONGEST else hashlib.sha256(name).hexdigest()
+    return path.with_name(f".{short}.{os.getpid()}{PARTIAL}")
 
 
 @contextmanager
@@ -104,9 +121,20 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_partial(folder: Path) -> None:
-    """Delete what killed writers left in `folder`; only for whoever holds the folder's lock."""
+    """Delete what killed writers left in `folder`; only for whoever holds the folder's lock.
+
+    What another process of this machine still writes, as a pack into the folder of its run, stays.
+    """
+    import psutil  # which hardly ever is needed, and takes long to load
+
     for path in folder.glob(f".*{PARTIAL}"):
-        path.unlink(missing_ok=True)
+        writer = path.name.removesuffix(PARTIAL).rpartition(".")[2]
+        if writer.isdecimal() and int(writer) != os.getpid() and psutil.pid_exists(int(writer)):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def content(folder: Path, what: str) -> list[str]:
@@ -116,6 +144,8 @@ def content(folder: Path, what: str) -> list[str]:
     """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file; a {what} needs a folder: name another --out")
+    if leads_nowhere(folder):
+        raise ConfigError(f"{folder} is a link that leads nowhere: name another --out")
     names = sorted(path.name for path in folder.glob("*"))
     return [name for name in names if name != LOCK and not name.endswith(PARTIAL)]
 
@@ -135,9 +165,15 @@ def lock(folder: Path) -> IO[str]:
         process = stream.read().strip()
         stream.close()
         raise InUseError(f"{folder} is in use by a running intnet (process {process})") from None
-    stream.truncate(0)
-    stream.write(f"{os.getpid()}\n")
-    stream.flush()
+    try:
+        with naming(folder / LOCK):
+            stream.truncate(0)
+            stream.write(f"{os.getpid()}\n")
+            stream.flush()
+    except OSError:
+        with suppress(OSError):
+            stream.close()
+        raise
     return stream
 
 

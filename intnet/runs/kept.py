@@ -15,7 +15,8 @@ CONFIG, CHECKPOINT = "config.json", "checkpoint.npz"
 
 def resume_command(folder: PathLike) -> str:
     """What a user types to go on."""
-    return f"intnet resume {shlex.quote(str(folder))}"
+    name = str(folder)
+    return f"intnet resume {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
 
 
 def told(folder: PathLike) -> str:

@@ -2,17 +2,21 @@
 
 import dataclasses
 import json
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from intnet import datasets, methods, models, trace
+from intnet.cli.main import _line as main_line
+from intnet.errors import ConfigError
 from intnet.numbers import rounding
 from intnet.numbers.formats import FixedPoint
 from intnet.numbers.qtensor import QTensor
-from intnet.runs import checkpoint, run_folder
+from intnet.runs import checkpoint, files, kept, run_folder
 from tests.support.command import (
     MLP,
     PYTHON,
@@ -80,6 +84,29 @@ def test_streams_that_are_closed_drop_what_is_said(closed: str, tmp_path: Path) 
     own = environment(PYTHONIOENCODING="ascii")  # which has no word for the page's name
     done = subprocess.run(command, shell=True, cwd=ROOT, env=own, capture_output=True, text=True, check=True)
     assert done.stderr == "" and page.is_file()
+
+
+@pytest.mark.slow
+def test_nothing_that_is_said_goes_into_a_file_of_a_run(tmp_path: Path) -> None:
+    """A file that is opened while a stream is closed would get the stream's number."""
+    log, arguments = tmp_path / "run" / "metrics.jsonl", [*MLP, "--steps", 5000, "--out", tmp_path / "run"]
+    command = f"exec {' '.join(map(str, [*PYTHON, '-m', 'intnet', 'train', *arguments]))} <&- >&- 2>&-"
+    with subprocess.Popen(command, shell=True, cwd=ROOT, env=environment()) as process:
+        while not log.exists() or log.read_bytes().count(b"\n") < 3:
+            assert process.poll() is None, "it ended before the signal"
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert [json.loads(line)["step"] for line in log.read_text().splitlines()][:3] == [1, 2, 3]
+    assert (tmp_path / "run" / files.LOCK).read_text() == f"{process.pid}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"), [("-d", "./-d"), ("a  b", "'a  b'"), ("runs/w", "runs/w"), ("/-d", "/-d")]
+)
+def test_the_command_that_is_told_can_be_typed(name: str, typed: str) -> None:
+    assert kept.resume_command(name) == f"intnet resume {typed}"
+    assert main_line(ConfigError(f"one\n  two: {kept.resume_command(name)}\n")).endswith(f" {typed}")
 
 
 # -- train and eval ----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet.errors import NumberError
 from intnet.exact.blocks.block_float import quantize_blocks
 from intnet.exact.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, exact
@@ -185,3 +186,11 @@ def test_paths_that_are_passed_on_and_floats() -> None:
     assert got.range == pytest.approx([-4 / 3, 1]) and got.exponent is None
     empty = QTensor(np.zeros((0, 3), np.int8), 0)
     assert measure(Event("layer", "x0", 0, empty, empty)).after == [0]
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_a_value_that_is_not_finite_is_named(value: float) -> None:
+    """A training that diverges meets it here ahead of the logits."""
+    floats = np.array([1.0, value], np.float32)
+    with pytest.raises(NumberError, match=r"conv1, x1: holds a NaN or infinity: training diverged"):
+        measure(Event("conv1", "x1", 0, floats, floats))

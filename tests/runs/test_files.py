@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from intnet.errors import InUseError
+from intnet.errors import ConfigError, InUseError
 from intnet.runs import files
 from tests.support.command import ROOT, environment
 
@@ -17,7 +17,7 @@ if {windows}:
     from tests.support import fake_msvcrt
     sys.modules["msvcrt"], sys.modules["fcntl"] = fake_msvcrt, None  # to import fcntl is an ImportError now
 from pathlib import Path
-from intnet.errors import InUseError
+from intnet.errors import ConfigError, InUseError
 from intnet.runs import files
 """
 HOLD = "held = files.lock(Path({folder!r})); print('held', flush=True); sys.stdin.read()"
@@ -86,3 +86,43 @@ def test_a_file_is_replaced_where_folders_cannot_be_opened(
         assert path.read_bytes() == content
     assert [one == str(tmp_path) for one in synced] == ([False, True] if folders else [False]) * 2
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_killed_writers_left_goes_and_what_is_being_written_stays(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (tmp_path / f".pack.{ended.pid}.partial" / "words").mkdir(parents=True)
+    (tmp_path / f".old.{ended.pid}.partial").touch()
+    written = tmp_path / f".new.{os.getppid()}.partial"
+    written.mkdir()
+    files.remove_partial(tmp_path)
+    assert list(tmp_path.iterdir()) == [written]
+
+
+@pytest.mark.parametrize("length", [50, 200, 255])
+def test_a_name_may_be_as_long_as_the_system_allows(length: int, tmp_path: Path) -> None:
+    path = tmp_path / ("n" * length)
+    files.replace(path, b"whole")
+    assert path.read_bytes() == b"whole"
+    assert files.write_folder(tmp_path / ("f" * length), [("a/b", b"")]) == ["a/b"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_links_that_lead_to_no_file(tmp_path: Path) -> None:
+    first, second, nowhere = (tmp_path / name for name in "abc")
+    first.symlink_to(second)
+    second.symlink_to(first)
+    nowhere.symlink_to(tmp_path / "d")
+    with pytest.raises(ConfigError, match="a is a link that leads to itself: name another"):
+        files.replace(first, b"")
+    with pytest.raises(ConfigError, match="c is a link that leads nowhere: name another --out"):
+        files.content(nowhere, "run")
+    files.replace(nowhere, b"through it")
+    assert (tmp_path / "d").read_bytes() == b"through it"
+
+
+def test_a_lock_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / files.LOCK).symlink_to("/dev/full")
+    with pytest.raises(OSError) as found:
+        files.lock(tmp_path)
+    assert found.value.filename == str(tmp_path / files.LOCK)
