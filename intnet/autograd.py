@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from intnet.errors import ShapeError
+
 _clock = itertools.count()
 
 
@@ -118,12 +120,16 @@ class Saved:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One recorded operation; `op` is None for a leaf, which is `of` something (a parameter)."""
+    """One recorded operation; `op` is None for a leaf, which is `of` something (a parameter).
+
+    shape: of its value; None where that has none, as two copies
+    """
 
     op: "Op | None"
     parents: "tuple[Node | None, ...]" = ()
     saved: Saved | None = None
     of: Any = None
+    shape: tuple[int, ...] | None = None
     index: int = field(default_factory=_clock.__next__)
 
 
@@ -143,7 +149,7 @@ class Tensor:
 
 def leaf(value: Any, of: Any = None) -> Tensor:
     """A tensor whose gradient `backward` reports under `of`, else under its node."""
-    return Tensor(value, Node(None, of=of))
+    return Tensor(value, Node(None, of=of, shape=getattr(value, "shape", None)))
 
 
 @dataclass(eq=False)
@@ -170,7 +176,8 @@ class Op:
         if _watcher is not None:
             _watcher.begins(self, values, attributes)
         value = self.forward(saved, *values, **attributes)
-        node = Node(self, nodes, saved) if any(saved.needs) else None
+        shape = getattr(value, "shape", None)
+        node = Node(self, nodes, saved, shape=shape) if any(saved.needs) else None
         if _watcher is not None:
             _watcher.ends(self, values, attributes, value, node)
         return Tensor(value, node)
@@ -209,7 +216,8 @@ def reachable(root: Node) -> Iterable[Node]:
 def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[Any, Any]:
     """Gradients of `output` (given `seed`, the gradient at it) for every leaf, by what it is of.
 
-    The graph is used up: what its nodes saved is released on the way.
+    The graph is used up: what its nodes saved is released on the way. ShapeError for a gradient of another
+    shape than its value: kernels would read beyond it.
     """
     if output.node is None:
         raise ValueError("backward: this value depends on no parameter")
@@ -220,6 +228,8 @@ def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[
         if gradient is None:
             continue
         if node.op is None:
+            if not isinstance(gradient, Later):
+                _check_shape(node, gradient)
             of = node if node.of is None else node.of
             leaves[of] = _joined(leaves.get(of), gradient, add)
             continue
@@ -245,12 +255,23 @@ def _parts(
     """The gradients of a node's operands; of a single one, later where its own is."""
     if isinstance(gradient, Later) and len(node.parents) == 1:
         saved = node.saved
-        return (Later(lambda: vjp(saved, gradient())[0]),)
-    parts = vjp(node.saved, _here(gradient))
+        return (Later(lambda: vjp(saved, _check_shape(node, gradient()))[0]),)
+    parts = vjp(node.saved, _check_shape(node, _here(gradient)))
     if not isinstance(parts, tuple) or len(parts) != len(node.parents):
         told = f"{len(parts)} gradients" if isinstance(parts, tuple) else f"a {type(parts).__name__}"
         raise TypeError(f"the vjp of {name!r} gave {told}: a tuple of {len(node.parents)} is wanted")
     return parts
+
+
+def _check_shape(node: Node, gradient: Any) -> Any:
+    """The gradient, which has the shape of the node's value; ShapeError where it has another."""
+    shape = getattr(gradient, "shape", node.shape)
+    if node.shape is not None and shape != node.shape:
+        name = getattr(node.of, "name", "a leaf") if node.op is None else node.op.name
+        where = vars(node.saved).get("where") if node.saved is not None else None
+        told = f"{where}: {name}" if where else name
+        raise ShapeError(f"{told}: a gradient of shape {shape} came back to a value of shape {node.shape}")
+    return gradient
 
 
 def _joined(before: Any, part: Any, add: Callable[[Any, Any], Any]) -> Any:

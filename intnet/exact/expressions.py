@@ -419,9 +419,9 @@ def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expressi
     if left.relu or right.relu or np.any(np.asarray(left.den) != right.den):
         raise FormatError("only sums without ReLU and over one denominator are joined exactly")
     if len(left.terms) + len(right.terms) > 2:
-        left = _single(left)
+        left = Exact([(left.to_qtensor(), 1)], left.exponent)
     if len(left.terms) + len(right.terms) > 2:
-        right = _single(right)
+        right = Exact([(right.to_qtensor(), 1)], right.exponent)
     exponent = min(left.exponent, right.exponent)
     terms: list[Term] = []
     shifts: list[int] = []
@@ -435,12 +435,6 @@ def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expressi
         if max_abs(part.offset):
             offset = offset + times_power(part.offset, gap)
     return Exact(terms, exponent, offset, left.den, shifts=shifts)
-
-
-def _single(value: Exact) -> Exact:
-    """The same value as one term: its codes."""
-    codes = value.to_qtensor()
-    return Exact([(codes, 1)], int(codes.exponent))
 
 
 def times_power(coef: Any, bits: int, where: str = "") -> Any:

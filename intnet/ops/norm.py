@@ -142,10 +142,10 @@ def reciprocal_root(variance: np.ndarray) -> np.ndarray:
     return np.float32(1) / np.sqrt(variance + FLOAT_EPS)
 
 
-def _forward_float(
-    saved: Saved, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, act: Quantizer, keep: Keep
+def normalized_float(
+    saved: Saved, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, act: Quantizer, keep: Keep
 ) -> np.ndarray:
-    mean, variance = float_statistics(x)
+    """x3 of float32 by these statistics, of which `act` is told, and what the way back reads."""
     act("mu", mean)
     act("var", variance)
     r = reciprocal_root(variance)
@@ -192,7 +192,7 @@ def _batch_norm(
     check_channels(x, gamma, where)
     saved.err, saved.where, saved.floating = err, where, isinstance(x, np.ndarray)
     if saved.floating:
-        return _forward_float(saved, x, gamma, beta, act, keep)
+        return normalized_float(saved, x, *float_statistics(x), gamma, beta, act, keep)
     return _forward_integer(saved, codes_of(x), gamma, beta, act)
 
 

@@ -64,6 +64,12 @@ class Bifurcated(NamedTuple):
     down: Any
     weight: Any
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the error, in either copy."""
+        shape: tuple[int, ...] = self.down.shape
+        return shape
+
 
 def bifurcated(error: Any) -> Bifurcated:
     """Both copies of an error, the same one where it has no two."""

@@ -22,7 +22,7 @@ from intnet.exact.sources import fraction_to_float32
 from intnet.numbers import shares
 from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels.float32_rows import Ends
-from intnet.ops.norm import Quantizer, check_channels, error_sums, reciprocal_root
+from intnet.ops.norm import Quantizer, check_channels, error_sums, normalized_float
 
 DIGITS = Context(prec=50)
 
@@ -51,13 +51,7 @@ def _range_norm(
     n = shares.rows(x.size // x.shape[-1])
     saved.ends = float32_rows.ends(x)
     mean, saved.width = shares.folded(float32_rows.sum_rows, x) / np.float32(n), width(saved.ends, n)
-    act("mu", mean)
-    act("var", saved.width * saved.width)
-    r = reciprocal_root(saved.width * saved.width)
-    if any(saved.needs):
-        saved.x = keep(x)
-    saved.mean, saved.r, saved.gamma = mean, r, gamma
-    return float32_rows.normalize(x, mean, r, gamma, beta)
+    return normalized_float(saved, x, mean, saved.width * saved.width, gamma, beta, act, keep)
 
 
 def _first(at: np.ndarray, top: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

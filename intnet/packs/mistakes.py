@@ -3,11 +3,11 @@
     for name, variant in singles(words): variant(words)      the elements that a device with the mistake gives
 
 A rounding has three stages, each with its mistakes: the value that comes (`VALUES`: shifted, from an
-accumulator that is too narrow), the decision whether to go up (`DECISIONS`: another tie rule, truncation, a
-random word compared wrongly), the limits (`LIMITS`: left out, one code too wide). `pairs` are mistakes of
-two stages at once. Of any port: bits stuck or inverted, sums that wrap or saturate too early. They start
-from the trail (`inspect/trail.py`). A mistake more is a line in one of the tables; those that move whole
-words are in `places.py`.
+accumulator that is too narrow), the decision whether to go up (`MODES`: another tie rule, truncation;
+`DRAWN`: a random word compared wrongly), the limits (`LIMITS`: left out, one code too wide). `pairs` are
+mistakes of two stages at once. Of any port: bits stuck or inverted, sums that wrap or saturate too early.
+They start from the trail (`inspect/trail.py`). A mistake more is a line in one of the tables; those that
+move whole words are in `places.py`.
 """
 
 import operator

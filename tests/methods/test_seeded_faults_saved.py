@@ -81,10 +81,13 @@ def forward_reads_packed(original: Any, self: Saved, layer: Any, path: str, valu
     return kept
 
 
-def statistics_of_packed(original: Any, kept: Any, x: Any, gamma: Any, beta: Any, act: Any, keep: Any) -> Any:
+def statistics_of_packed(
+    original: Any, kept: Any, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, act: Any, keep: Any
+) -> Any:
     """Mean and variance of a~."""
     packed = keep(x)
-    return original(kept, loaded(packed), gamma, beta, act, lambda _: packed)
+    read = loaded(packed)
+    return original(kept, read, *norm.float_statistics(read), gamma, beta, act, lambda _: packed)
 
 
 def mean_of_packed(original: Any, kept: Any, e: Any) -> Any:
@@ -206,7 +209,7 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
     "factors of x0": (unpacked("x0", "scale"), ["excited"]),
     "slope at x3": (unpacked("x3"), ["excited"]),
     "a~ on the way forward": (replace(Saved, "activation", forward_reads_packed), ["mlp"]),
-    "statistics after rounding": (replace(norm, "_forward_float", statistics_of_packed), ["mlp"]),
+    "statistics after rounding": (replace(norm, "normalized_float", statistics_of_packed), ["mlp"]),
     "mean after rounding on the way back": (replace(norm, "_backward_float", mean_of_packed), ["mlp"]),
     ">= for >": (lambda patch: patch.setattr(packing, "Signs", at_least_zero), ["mlp"]),
     "mask of codes": (replace(Packing, "save", mask_of_codes), ["mlp"]),

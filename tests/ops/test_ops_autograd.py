@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from intnet.autograd import Later, Op, Saved, Tensor, backward, leaf
-from intnet.errors import FormatError
+from intnet.errors import FormatError, ShapeError
 from intnet.exact.expressions import add as join
 from intnet.exact.quantize import quantize
 from intnet.numbers.formats import Direct
 from intnet.numbers.qtensor import QTensor
-from intnet.ops import OPS, batch_norm, flatten, global_avg_pool, linear, max_pool2d, relu
+from intnet.ops import OPS, batch_norm, conv2d, flatten, global_avg_pool, linear, max_pool2d, relu
 from tests.support.opcheck import floating, integer, run, values
 
 
@@ -53,6 +53,32 @@ def test_a_graph_used_twice_is_refused() -> None:
     backward(flatten(shared), e, join)
     with pytest.raises(ValueError, match=r"used up already \(at 'relu'\)"):
         backward(flatten(shared), e, join)
+
+
+@pytest.mark.parametrize("given", [integer, floating])
+@pytest.mark.parametrize("shape", [(3, 2, 2, 4), (1, 2, 2, 4), (2, 1, 1, 4), (2, 3, 3, 4), (2, 2, 2, 5)])
+def test_a_gradient_of_another_shape_is_refused(given: Any, shape: tuple[int, ...]) -> None:
+    """Kernels read as far as the output says."""
+    x, w = leaf(given(1, (2, 4, 4, 3))), leaf(given(2, (4, 3, 3, 3)))
+    y = conv2d(x, w, where="conv1")
+    told = rf"conv1: conv2d: a gradient of shape \({', '.join(map(str, shape))}\) came back"
+    with pytest.raises(ShapeError, match=told + r" to a value of shape \(2, 2, 2, 4\)"):
+        backward(y, given(3, shape), join)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_own_operation_that_gives_a_gradient_of_another_shape_is_named(late: bool) -> None:
+    def cut(saved: Saved, e: Any) -> tuple[Any]:
+        return (Later(lambda: e[:1]) if late else e[:1],)
+
+    same = Op("same", lambda saved, x: x, cut)
+    x, w = leaf(integer(1, (4, 3))), leaf(integer(2, (2, 3)))
+    for within, name in ((linear(x, w), "linear"), (relu(x), "relu"), (same(x), "same")):
+        error = integer(3, within.value.shape)
+        with pytest.raises(ShapeError, match=rf"^{name}: a gradient of shape \(1, \d\) came back"):
+            backward(same(within), error, join)
+    with pytest.raises(ShapeError, match=r"^a leaf: a gradient of shape \(1, 3\) came back to a value of"):
+        backward(Op("same", same.forward, lambda saved, e: (e[:1],))(x), integer(3, (4, 3)), join)
 
 
 def test_a_constant_has_no_gradient() -> None:

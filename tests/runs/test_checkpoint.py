@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,9 @@ def test_a_failed_write_leaves_the_old_file(
 
 def test_leftovers_of_a_killed_write_change_nothing(saved: Path, tmp_path: Path) -> None:
     before = saved.read_bytes()
-    for pid in (os.getpid(), 1):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for pid in (os.getpid(), ended.pid):
         (tmp_path / f".checkpoint.npz.{pid}.partial").write_bytes(before[:100])
     assert checkpoint.load(saved)[1] == META
     checkpoint.save(saved, some_state(), META)

@@ -44,50 +44,30 @@ TOGETHER = 8  # rows that a sum takes before it is stored: next to a store and a
 
 
 @inlined
-def _add_rows(x: F32, first: int, count: int, total: F32) -> None:
-    """total[c] += x[r, c] for `count` rows."""
+def _add_rows(x: F32, first: int, count: int, mean: F32 | None, total: F32) -> None:
+    """total[c] += x[r, c], or = fma32(d, d, total[c]) with d = x[r, c] - mean[c], for `count` rows."""
     for c in range(total.shape[0]):
         acc = total[c]
         for k in range(count):
-            acc += x[first + k, c]
+            if mean is None:  # which Numba sees as it compiles
+                acc += x[first + k, c]
+            else:
+                centred = x[first + k, c] - mean[c]
+                acc = fma32(centred, centred, acc)
         total[c] = acc
 
 
 @pjit
-def _sums(team: int, x: F32, per_image: int, out: F32) -> None:
-    """Chunk sums [chunks, C] of x[rows, C]; zero-filled `out`."""
+def _sums(team: int, x: F32, mean: F32 | None, per_image: int, out: F32) -> None:
+    """Chunk sums [chunks, C] of x[rows, C], or of (x - mean)^2; zero-filled `out`."""
     for chunk in prange(team, out.shape[0]):
         total = out[chunk]
         begin, end = chunk_rows(chunk, per_image, x.shape[0])
         last = end - (end - begin) % TOGETHER
         for r in range(begin, last, TOGETHER):
-            _add_rows(x, r, TOGETHER, total)
+            _add_rows(x, r, TOGETHER, mean, total)
         for r in range(last, end):
-            _add_rows(x, r, 1, total)
-
-
-@inlined
-def _add_squares(x: F32, first: int, count: int, mean: F32, total: F32) -> None:
-    """total[c] = fma32(d, d, total[c]), d = x[r, c] - mean[c], for `count` rows."""
-    for c in range(total.shape[0]):
-        acc = total[c]
-        for k in range(count):
-            centred = x[first + k, c] - mean[c]
-            acc = fma32(centred, centred, acc)
-        total[c] = acc
-
-
-@pjit
-def _squares(team: int, x: F32, mean: F32, per_image: int, out: F32) -> None:
-    """Chunk sums of (x - mean) * (x - mean); zero-filled `out`."""
-    for chunk in prange(team, out.shape[0]):
-        total = out[chunk]
-        begin, end = chunk_rows(chunk, per_image, x.shape[0])
-        last = end - (end - begin) % TOGETHER
-        for r in range(begin, last, TOGETHER):
-            _add_squares(x, r, TOGETHER, mean, total)
-        for r in range(last, end):
-            _add_squares(x, r, 1, mean, total)
+            _add_rows(x, r, 1, mean, total)
 
 
 @pjit
@@ -219,7 +199,7 @@ def sum_rows(x: F32) -> F32:
     """
     rows, per_image = _rows(x, "x"), _per_image(x)
     parts = _parts(rows, per_image)
-    _sums(rows, per_image, parts)
+    _sums(rows, None, per_image, parts)
     return _total(parts, per_image)
 
 
@@ -254,7 +234,7 @@ def centred_squares(x: F32, mean: F32) -> F32:
     """
     rows, per_image = _rows(x, "x"), _per_image(x)
     parts = _parts(rows, per_image)
-    _squares(rows, *_vectors(x, mean), per_image, parts)
+    _sums(rows, *_vectors(x, mean), per_image, parts)
     return _total(parts, per_image)
 
 

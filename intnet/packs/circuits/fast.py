@@ -48,7 +48,7 @@ def needed(circuit: Circuit, outputs: Iterable[Wire]) -> list[Wire]:
 
 
 def program(circuit: Circuit, outputs: Mapping[str, Wire]) -> str:
-    """A function `beats(reads, state)` that gives the columns of `outputs`, as Python text."""
+    """A function `beats(reads, out)` that writes the columns of `outputs`, as Python text."""
     nodes, uses = needed(circuit, outputs.values()), dict.fromkeys((n.place for n in circuit.nodes), 0)
     for node in nodes:
         for arg in node.args:
