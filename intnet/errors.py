@@ -11,6 +11,10 @@ from collections.abc import Sequence
 class IntnetError(ValueError):
     """Base of every error that intnet raises on purpose."""
 
+    def line(self) -> str:
+        """What it says, in one line; blanks within a line stay, for names may hold two."""
+        return " ".join(filter(None, map(str.strip, str(self).splitlines())))
+
 
 class FormatError(IntnetError):
     """A number format, rounding mode or bit width that does not exist or does not fit."""

@@ -243,7 +243,7 @@ def _write_pages(given: "Given", pages: "dict[str | None, Data]", target: Path) 
         target.mkdir(exist_ok=True)
         texts = {target / name: html for name, html in page.folder(given, pages).items()}
         target, held = target / page.INDEX, f"with the {len(texts) - 1} pages of layers that it leads to"
-    # a name of a file need not be text: what is none is shown as '\\udcff'
+    # a name of a file need not be text: what is none is shown as '\udcff'
     made = {file: html.encode(errors="backslashreplace") for file, html in texts.items()}
     for file, html in made.items():
         files.replace(file, html)

@@ -191,7 +191,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _line(error: Exception) -> str:
     """What went wrong, in one line."""
     if isinstance(error, IntnetError):
-        return " ".join(filter(None, map(str.strip, str(error).splitlines())))
+        return error.line()
     if isinstance(error, FileNotFoundError) and not error.filename:
         return "the current folder is not there any more"
     if isinstance(error, OSError):

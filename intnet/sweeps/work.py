@@ -145,7 +145,7 @@ def _open(task: dict[str, Any], way: bytes) -> run_folder.RunFolder:
 def _line(error: Exception) -> str:
     """What went wrong, in one line."""
     if isinstance(error, IntnetError):
-        return " ".join(filter(None, map(str.strip, str(error).splitlines())))
+        return error.line()
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the folder of the run'}: {error.strerror}"
     if isinstance(error, MemoryError):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from intnet import datasets, methods, models, trace
-from intnet.cli.main import _line as main_line
 from intnet.errors import ConfigError
 from intnet.numbers import rounding
 from intnet.numbers.formats import FixedPoint
@@ -106,7 +105,7 @@ def test_nothing_that_is_said_goes_into_a_file_of_a_run(tmp_path: Path) -> None:
 )
 def test_the_command_that_is_told_can_be_typed(name: str, typed: str) -> None:
     assert kept.resume_command(name) == f"intnet resume {typed}"
-    assert main_line(ConfigError(f"one\n  two: {kept.resume_command(name)}\n")).endswith(f" {typed}")
+    assert ConfigError(f"one\n  two: {typed}\n").line() == f"one two: {typed}"
 
 
 # -- train and eval ----------------------------------------------------------------------------

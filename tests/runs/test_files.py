@@ -17,7 +17,7 @@ if {windows}:
     from tests.support import fake_msvcrt
     sys.modules["msvcrt"], sys.modules["fcntl"] = fake_msvcrt, None  # to import fcntl is an ImportError now
 from pathlib import Path
-from intnet.errors import ConfigError, InUseError
+from intnet.errors import InUseError
 from intnet.runs import files
 """
 HOLD = "held = files.lock(Path({folder!r})); print('held', flush=True); sys.stdin.read()"
