@@ -106,8 +106,9 @@ def residual(method: str, steps: int, batch: int) -> tuple[str, str]:
 
 @pytest.mark.digests
 @pytest.mark.parametrize("method", METHODS)
-def test_ten_steps_of_the_mlp(method: str) -> None:
-    ours, theirs = mlp(method, 10, 64)
+def test_six_steps_of_the_mlp(method: str) -> None:
+    """A batch of three groups, the last of four images: the tree of their sums has an odd leaf."""
+    ours, theirs = mlp(method, 6, 36)
     assert ours == theirs
 
 
