@@ -25,7 +25,7 @@ from intnet.exact.stages import (
     top_pattern,
 )
 from intnet.machine.instructions import get, put, quotient, residual, wide_vectors
-from intnet.machine.jit import inlined, njit
+from intnet.machine.jit import inlined, rule
 
 
 @inlined
@@ -41,7 +41,7 @@ def _drawn(q: Any, word: Any, span: Any, mask: Any) -> Any:
     return np.float32(whole + np.copysign(np.float32(1) if away else np.float32(0), q))
 
 
-@njit
+@rule
 def _scaled_floats(
     floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, words: Any, ahead: int, bits: int,
     out: np.ndarray, like: Any,
@@ -67,7 +67,7 @@ def _scaled_floats(
     return np.int64(saturated), np.int64(inexact), max(np.int64(top), -np.int64(bottom))
 
 
-@njit
+@rule
 def floats_to_codes(
     floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, words: Any, ahead: int, bits: int,
     out: np.ndarray, size: int, results: np.ndarray,
@@ -87,7 +87,7 @@ def floats_to_codes(
     results[PEAK] = max(results[PEAK], counts[PEAK])
 
 
-@njit
+@rule
 def floats(
     num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, unit: float,
     odd: np.ndarray, out: np.ndarray, at: int,
@@ -113,7 +113,7 @@ def floats(
     return top_pattern(out, at, at + n)
 
 
-@njit
+@rule
 def floats_of_powers(
     num: np.ndarray, n: int, inverse: np.ndarray, least: float, unit: float, out: np.ndarray, at: int
 ) -> Int:
@@ -124,7 +124,7 @@ def floats_of_powers(
     return top_pattern(out, at, at + n)
 
 
-@njit
+@rule
 def _scaled_codes(codes: np.ndarray, at: int, n: int, unit: float, out: np.ndarray, like: Any) -> None:
     wide_vectors()
     scale = np.float32(unit)
@@ -132,7 +132,7 @@ def _scaled_codes(codes: np.ndarray, at: int, n: int, unit: float, out: np.ndarr
         put(out, j, np.float32(get(codes, j, like)) * scale)
 
 
-@njit
+@rule
 def codes_to_floats(codes: np.ndarray, size: int, at: int, n: int, unit: float, out: np.ndarray) -> None:
     """`floats` of bare codes of `size` bytes, 4 at most, in one stage; unit = 2**-126 .. 2**96.
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.jit import njit, pjit, prange, rule
 from intnet.numbers import wide
 from intnet.numbers.rounding import round_quotient, round_up
 
@@ -32,7 +32,7 @@ def blocks_for(elements: int) -> int:
     return max(1, min(256, elements // BLOCK))
 
 
-@njit
+@rule
 def drop_bits(num: Any, drop: int) -> Any:
     """num / 2**drop with every lost bit gathered in the lowest one, so comparisons stay right."""
     if drop == 0:
@@ -41,13 +41,13 @@ def drop_bits(num: Any, drop: int) -> Any:
     return kept | np.int64(kept << drop != num)
 
 
-@njit
+@rule
 def clip(code: int, lo: int, hi: int) -> int:
     """code limited to [lo, hi]."""
     return min(max(code, lo), hi)
 
 
-@njit
+@rule
 def round_flag(num: int, den: int, fine: int, mode: int) -> int:
     """Eq. 17: coarse grid (den * 2**fine) from one coarse step on, the fine grid below it.
 
@@ -95,7 +95,7 @@ def round_rows(
 # -- float32 results -------------------------------------------------------------------------
 
 
-@njit
+@rule
 def nearest_float32(num: Any, scale: float) -> Any:
     """num * scale, rounded once (ties to even): |num| < 2**62, scale a power of two within 2**+-700.
 
@@ -227,7 +227,7 @@ def round_limbs(
 # -- float sources ---------------------------------------------------------------------------
 
 
-@njit
+@rule
 def split_float64(bits: int) -> tuple[Any, int]:
     """(m, e) with value = m * 2**e of a finite float64 given as its int64 bit pattern.
 

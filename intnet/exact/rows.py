@@ -24,7 +24,7 @@ from intnet.exact.stages import (  # fmt: skip
     SECOND,
 )
 from intnet.machine.instructions import borrowed, shaped
-from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.jit import njit, pjit, prange, rule
 from intnet.machine.tile import line_zeros
 from intnet.numbers.rng import draw_part
 
@@ -38,19 +38,19 @@ WIDTH = 384  # elements a row: with its tile and scratch half of a first cache o
 # first element, above, seed): see `rng.draw_part`. Drawn a row at a time they never leave the first cache.
 
 
-@njit
+@rule
 def is_random(words: Any) -> bool:
     """Whether there are words, given or to be drawn."""
     return words[1] or words[0].shape[0] > 0
 
 
-@njit
+@rule
 def _room(words: Any, n: int) -> np.ndarray:
     """Memory for the words of n elements, where they are drawn."""
     return np.empty(n + 6 if words[1] else 0, np.uint32)
 
 
-@njit
+@rule
 def _drawn(words: Any, room: np.ndarray, at: int, n: int) -> tuple[np.ndarray, int]:
     """(words, index in these) of elements at .. at + n - 1."""
     given, own, start, above, seed = words
@@ -63,7 +63,7 @@ def _drawn(words: Any, room: np.ndarray, at: int, n: int) -> tuple[np.ndarray, i
 # terms as bytes (v is empty where there is one), how many there are, and what num is raised to.
 
 
-@njit
+@rule
 def _round_row(
     task: int, num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float,
     hi: float, fine: int, words: Any, room: np.ndarray, at: int, bits: int,
@@ -158,7 +158,7 @@ def round_few(
     return counts[MISFIT] == 0, counts[SATURATED], counts[INEXACT], counts[PEAK]
 
 
-@njit
+@rule
 def _round_narrow_row(
     num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: int, words: Any, room: np.ndarray,
     at: int,
@@ -170,7 +170,7 @@ def _round_narrow_row(
     return stages.shifted(num, n, drop, least, lo, hi)
 
 
-@njit
+@rule
 def narrow_part(
     task: int, lane: Any, first: int, last: int, lo: int, hi: int, drop: np.int32, words: Any,
     signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray, scratch: np.ndarray,
@@ -201,7 +201,7 @@ def narrow_part(
         _fold_tops(tops, results)
 
 
-@njit
+@rule
 def _fold_tops(tops: np.ndarray, results: np.ndarray) -> None:
     """The maxima of the positions of a row, a multiple of the channels, into those of the channels."""
     channels = results.shape[0]
@@ -209,7 +209,7 @@ def _fold_tops(tops: np.ndarray, results: np.ndarray) -> None:
         results[j % channels] = max(results[j % channels], tops[j])
 
 
-@njit
+@rule
 def _join(task: int, results: np.ndarray) -> None:
     """Add up the lines of results in the first one: counts are summed, maxima compared."""
     first = results[0]
@@ -221,14 +221,14 @@ def _join(task: int, results: np.ndarray) -> None:
                 first[k] = max(first[k], results[b, k])
 
 
-@njit
+@rule
 def _cut(elements: int, width: int, b: int, blocks: int) -> tuple[int, int]:
     """First and last element of one of `blocks` parts: whole rows of `width`."""
     rows = -(-elements // width)
     return rows * b // blocks * width, min(rows * (b + 1) // blocks * width, elements)
 
 
-@njit
+@rule
 def _in_lines(tile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The tile, and a scratch of three rows: from a cache line on, so that no vector lies across two."""
     rows, width = tile.shape

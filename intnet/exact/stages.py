@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from intnet.machine.instructions import get, put, quotient, residual, wide_vectors
-from intnet.machine.jit import njit
+from intnet.machine.jit import njit, rule
 
 FLOAT32 = 0  # the size that stands for float32 codes; integers have theirs in bytes
 Int = Any  # an int64 of a kernel
@@ -34,13 +34,13 @@ SATURATED, INEXACT, PEAK, MISFIT = range(4)  # counts of a rounding
 # Numba's own `max` and `min` of two int32 are int64, which halves the lanes of a loop.
 
 
-@njit
+@rule
 def greater(a: Any, b: Any) -> Any:
     """The greater one, of its own type."""
     return a if a > b else b
 
 
-@njit
+@rule
 def lesser(a: Any, b: Any) -> Any:
     """The lesser one, of its own type."""
     return a if a < b else b
@@ -73,7 +73,7 @@ def fill_tile(
     return bound <= limit and widest <= limit, top * scale, powers
 
 
-@njit
+@rule
 def _repeat(tile: np.ndarray, channels: int) -> None:
     """Fill the rows with their first `channels` elements."""
     for k in range(tile.shape[0]):
@@ -122,7 +122,7 @@ def maximum_between(vectors: np.ndarray, tops: np.ndarray, v_top: float) -> tupl
     return least, most * (1.0 + 2.0**-40)
 
 
-@njit
+@rule
 def _add_term(
     codes: np.ndarray, like: Any, at: int, n: int, coef: np.ndarray, start: np.ndarray, num: np.ndarray
 ) -> None:
@@ -133,7 +133,7 @@ def _add_term(
         num[j] = number(start[j] + coef[j] * get(codes, at + j, like))
 
 
-@njit
+@rule
 def top_pattern(floats: np.ndarray, first: int, last: int) -> Int:
     """max |x| of float32 elements first .. last, as a bit pattern."""
     wide_vectors()
@@ -143,7 +143,7 @@ def top_pattern(floats: np.ndarray, first: int, last: int) -> Int:
     return np.int64(top)
 
 
-@njit
+@rule
 def term(
     codes: np.ndarray, size: int, at: int, n: int, coef: np.ndarray, start: np.ndarray, num: np.ndarray
 ) -> Int:
@@ -167,7 +167,7 @@ def term(
 # -- rounding --------------------------------------------------------------------------------
 
 
-@njit
+@rule
 def nearest(
     num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float, hi: float
 ) -> Counts:
@@ -184,7 +184,7 @@ def nearest(
     return saturated, inexact
 
 
-@njit
+@rule
 def unclipped(num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float) -> Int:
     """`nearest` without a range, in two thirds of the time; inexact."""
     wide_vectors()
@@ -196,7 +196,7 @@ def unclipped(num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, lea
     return inexact
 
 
-@njit
+@rule
 def flagged(
     num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float, hi: float,
     edge: float,
@@ -218,7 +218,7 @@ def flagged(
     return saturated, inexact
 
 
-@njit
+@rule
 def random(
     num: np.ndarray, n: int, inverse: np.ndarray, least: float, lo: float, hi: float, words: np.ndarray,
     at: int, bits: int,
@@ -245,7 +245,7 @@ def random(
     return saturated, inexact
 
 
-@njit
+@rule
 def random_quotient(
     num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float, hi: float,
     words: np.ndarray, at: int, bits: int,
@@ -275,7 +275,7 @@ def random_quotient(
     return saturated, inexact
 
 
-@njit
+@rule
 def shifted(num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: int) -> Counts:
     """`nearest` of int32 numerators over 2**drop, drop = 1..30: plus half a step, less 1 to an even floor.
 
@@ -296,7 +296,7 @@ def shifted(num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: in
     return np.int64(saturated), np.int64(inexact)
 
 
-@njit
+@rule
 def shifted_random(
     num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: int, words: np.ndarray, at: int
 ) -> Counts:
@@ -321,7 +321,7 @@ def shifted_random(
     return np.int64(saturated), np.int64(inexact)
 
 
-@njit
+@rule
 def _put_codes(num: np.ndarray, n: int, out: np.ndarray, like: Any, at: int) -> Int:
     """Codes into elements at .. at + n of `out`, of the type of `like`; max |code|."""
     wide_vectors()
@@ -333,7 +333,7 @@ def _put_codes(num: np.ndarray, n: int, out: np.ndarray, like: Any, at: int) -> 
     return max(np.int64(top), -np.int64(bottom))
 
 
-@njit
+@rule
 def store(num: np.ndarray, n: int, out: np.ndarray, size: int, at: int) -> Int:
     """Codes into elements at .. at + n of `out`, of `size` bytes; max |code|."""
     if size == 1:
@@ -348,7 +348,7 @@ def store(num: np.ndarray, n: int, out: np.ndarray, size: int, at: int) -> Int:
 # -- other tasks -----------------------------------------------------------------------------
 
 
-@njit
+@rule
 def peaks(num: np.ndarray, n: int, least: Any, peaks: np.ndarray) -> None:
     """peaks[j] = max(peaks[j], |num[j]|)."""
     wide_vectors()
@@ -358,7 +358,7 @@ def peaks(num: np.ndarray, n: int, least: Any, peaks: np.ndarray) -> None:
         peaks[j] = greater(peaks[j], greater(x, number(-x)))
 
 
-@njit
+@rule
 def signs(num: np.ndarray, n: int, out: np.ndarray, at: int) -> None:
     """Elements at .. at + n of `out` = num > 0 (the denominators are positive)."""
     wide_vectors()

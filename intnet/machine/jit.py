@@ -1,9 +1,9 @@
 """The Numba options of every kernel, set once, where compiled code is kept, and how threads wait.
 
-`njit` compiles one scalar rule or one single-threaded loop, `inlined` a scalar rule that is never left
-to a call, `pjit` a kernel that shares a loop out to threads. Compiled code is cached on disk, so a
-second process starts at once. `fastmath` stays off: it would let the compiler reorder sums, and results
-must be the same bits on every machine.
+`pjit` compiles a kernel that shares a loop out to threads, `njit` one of a single thread; `rule` is a part
+of kernels that Python does not call, `inlined` one that is never left to a call. Compiled kernels are
+cached on disk, so a second process starts at once. `fastmath` stays off: it would let the compiler reorder
+sums, and results must be the same bits on every machine.
 With NUMBA_DISABLE_JIT=1 the decorators return the Python function, and the bits stay the same.
 """
 
@@ -22,6 +22,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.extending import register_jitable
 from numba.np import linalg
 
 from intnet.errors import ConfigError
@@ -29,7 +30,7 @@ from intnet.machine import folders
 from intnet.machine.kernel_files import keep_by_key
 from intnet.machine.threads import prange
 
-__all__ = ["inlined", "njit", "pjit", "prange"]
+__all__ = ["inlined", "njit", "pjit", "prange", "rule"]
 
 # Threads that wait for work spin for about a millisecond, then sleep. A step hands out work hundreds of
 # times: waking a sleeping thread costs 0.1 ms each time and may put it on the core of the one that waits.
@@ -171,7 +172,7 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def njit(function: Callable[..., Any]) -> Any:
-    """Compile a scalar rule or a serial loop.
+    """Compile a serial loop, or a scalar rule that Python calls too.
 
     A kernel that calls it with a literal integer, also a variable that begins as one, compiles it once
     more for that value: where this is not wanted, `np.int64(0)` is none.
@@ -179,12 +180,22 @@ def njit(function: Callable[..., Any]) -> Any:
     return _compile(function)
 
 
+def rule(function: Callable[..., Any], **options: Any) -> Any:
+    """A rule or a loop that kernels alone call: compiled with each of them, and Python outside.
+
+    It has no door for Python, to make which takes a sixth of a compilation, and no file of its own.
+    """
+    if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        register_jitable(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    return function
+
+
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a long scalar rule that is merged into every loop that calls it.
+    """A long rule that is merged into every loop that calls it.
 
     LLVM merges short ones by itself; a call left in a loop keeps the loop from becoming one of vectors.
     """
-    return _compile(function, forceinline=True)
+    return rule(function, forceinline=True)
 
 
 def pjit(function: Callable[..., Any]) -> Any:

@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from intnet.machine.jit import njit
+from intnet.machine.jit import rule
 from intnet.machine.tile_code import columns as tile_columns
 from intnet.machine.tile_code import rows1, rows2
 from intnet.machine.words import LANES, LLVM, OUTPUTS, ROWS, add_product, vectors_of
@@ -35,7 +35,7 @@ Flat = np.ndarray
 I64 = NDArray[np.int64]
 
 
-@njit
+@rule
 def line_zeros(size: int, element: Flat) -> Flat:
     """Zeros [size] of the type of `element`, from an address that is a multiple of 64.
 

@@ -13,7 +13,7 @@ Defined by `spec/float32.py: batch_sum32`, `spec/float32.py: batch_dot32`, `spec
 
 import numpy as np
 
-from intnet.machine.jit import njit
+from intnet.machine.jit import njit, rule
 from intnet.numbers.fp32 import CHUNK
 
 GROUP = 16  # images whose terms are one sum
@@ -36,7 +36,7 @@ def chunks_of_group(per_image: int) -> int:
     return (GROUP * per_image + CHUNK - 1) // CHUNK
 
 
-@njit
+@rule
 def chunk_rows(chunk: int, per_image: int, rows: int) -> tuple[int, int]:
     """(begin, end): the terms of a chunk, counted over all groups, in a batch of `rows` terms."""
     chunks, size = chunks_of_group(per_image), GROUP * per_image
@@ -70,7 +70,7 @@ def joins(group: int, last: bool) -> int:
     return met
 
 
-@njit
+@rule
 def meetings(groups: int) -> np.ndarray:
     """`joins` of every group of a batch, int64."""
     out = np.empty(groups, np.int64)
@@ -90,7 +90,7 @@ def settle(stack: np.ndarray, top: int, group: int, last: bool) -> int:
     return top
 
 
-@njit
+@rule
 def add_chunks(parts: np.ndarray, at: int, stride: int, chunks: int, per_group: int, stack: np.ndarray,
                line: np.ndarray) -> None:  # fmt: skip
     """line += the sum of chunk sums parts[at + k*stride ..], k < chunks, `per_group` of them a group.

@@ -15,7 +15,7 @@ import numpy as np
 
 from intnet.errors import FormatError, ShapeError
 from intnet.machine.instructions import wide_vectors
-from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.jit import pjit, prange, rule
 from intnet.numbers.formats import check_bits
 
 PART = 1 << 12  # codes that a thread packs at a time; a multiple of 64, so that parts begin with a word
@@ -39,7 +39,7 @@ def packed_words(n: int, bits: int) -> int:
 # --- loops --------------------------------------------------------------------------------------
 
 
-@njit
+@rule
 def pack_words(codes: np.ndarray, n: int, bits: int, out: np.ndarray, at: int) -> None:
     """Words out[at ..] of uint64 codes, each below 2**bits; bits from 1 to 64.
 
@@ -60,14 +60,14 @@ def pack_words(codes: np.ndarray, n: int, bits: int, out: np.ndarray, at: int) -
         out[at] = word
 
 
-@njit
+@rule
 def _copy(source: np.ndarray, target: np.ndarray) -> None:
     """The low bits of unsigned integers, or as many with zeros ahead."""
     for i in range(source.size):
         target[i] = source[i]
 
 
-@njit
+@rule
 def pack_bytes(codes: np.ndarray, n: int, bits: int, out: np.ndarray, at: int) -> None:
     """As `pack_words` of uint8 codes, bits from 1 to 8; codes after the n-th, to a multiple of 8, are 0.
 
@@ -95,7 +95,7 @@ def pack_bytes(codes: np.ndarray, n: int, bits: int, out: np.ndarray, at: int) -
         pack_words(eights, groups, 8 * bits, out, at)
 
 
-@njit
+@rule
 def unpack_words(words: np.ndarray, at: int, n: int, bits: int, codes: np.ndarray) -> None:
     """uint64 codes of `pack_words`."""
     width = np.uint64(bits)
@@ -112,7 +112,7 @@ def unpack_words(words: np.ndarray, at: int, n: int, bits: int, codes: np.ndarra
         codes[i] = code & mask
 
 
-@njit
+@rule
 def unpack_bytes(words: np.ndarray, at: int, n: int, bits: int, codes: np.ndarray) -> None:
     """uint8 codes of `pack_bytes`, to a multiple of 8."""
     b, groups = np.uint64(bits), (n + 7) // 8

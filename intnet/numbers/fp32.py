@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.machine.instructions import fma32
-from intnet.machine.jit import inlined, njit, pjit, prange
+from intnet.machine.jit import inlined, njit, pjit, prange, rule
 
 __all__ = [
     "check_finite",
@@ -57,7 +57,7 @@ _POWERS: F64 = np.array([math.ldexp(1.0, k) for k in range(-_POWER_BIAS, _POWER_
 # --- scalar rules -------------------------------------------------------------------------------
 
 
-@njit
+@rule
 def _to_float32(x: float) -> np.float32:
     """x rounded to float32; overflow is named here because NumPy scalars warn about it."""
     if x >= _F32_OVERFLOW:
@@ -167,7 +167,7 @@ def log64(x: float) -> float:
     return k * _LN2_HI + (k * _LN2_LO + (t + t * (z * p)))
 
 
-@njit
+@rule
 def tanh64(x: float) -> float:
     """tanh x, relative error < 1e-15.
 
@@ -193,14 +193,14 @@ def tanh64(x: float) -> float:
     return y if x > 0.0 else -y
 
 
-@njit
+@rule
 def exp32(x: np.float32) -> np.float32:
     """e**x in float32, within 0.50001 units in the last place. Defined by `spec/elementary.py: exp32`."""
     y: np.float32 = _to_float32(exp64(np.float64(x)))
     return y
 
 
-@njit
+@rule
 def log32(x: np.float32) -> np.float32:
     """ln x in float32, within 0.50001 units in the last place; -inf at 0, NaN below.
 
@@ -210,14 +210,14 @@ def log32(x: np.float32) -> np.float32:
     return y
 
 
-@njit
+@rule
 def tanh32(x: np.float32) -> np.float32:
     """tanh x in float32, within 0.50001 units in the last place. Defined by `spec/elementary.py: tanh32`."""
     y: np.float32 = _to_float32(tanh64(np.float64(x)))
     return y
 
 
-@njit
+@rule
 def _normal64(word: int) -> float:
     """Inverse normal distribution at (word + 0.5) / 2**32 (Wichura 1988, AS 241, PPND16).
 

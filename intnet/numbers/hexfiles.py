@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intnet.errors import PackError
-from intnet.machine.jit import njit
+from intnet.machine.jit import njit, rule
 
 MOST_BITS = 1024  # of a word
 _PIECE = 64  # bits of a word that the load guard takes at a time
@@ -56,7 +56,7 @@ class Layout:
         return (-half, half - 1) if self.signed else (0, 2 * half - 1)
 
 
-@njit
+@rule
 def _digit(value: np.uint64) -> np.uint8:
     return np.uint8(value + np.uint64(48 if value < np.uint64(10) else 87))
 
@@ -92,7 +92,7 @@ def _encode(codes: np.ndarray, bits: int, lanes: int, digits: int, out: np.ndarr
     return guard
 
 
-@njit
+@rule
 def _value(char: int) -> int:
     """The value of a lower-case hex digit, or -1."""
     if 48 <= char <= 57:

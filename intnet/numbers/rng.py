@@ -23,7 +23,7 @@ import numpy as np
 from intnet.errors import ConfigError
 from intnet.machine.buffers import empty
 from intnet.machine.instructions import wide_vectors
-from intnet.machine.jit import inlined, njit, pjit, prange
+from intnet.machine.jit import inlined, njit, pjit, prange, rule
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
@@ -70,7 +70,7 @@ def fill(out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
         out[4 * j], out[4 * j + 1], out[4 * j + 2], out[4 * j + 3] = w0, w1, w2, w3
 
 
-@njit
+@rule
 def draw_part(room: np.ndarray, first: int, n: int, above: Word, seed: Word) -> int:
     """The words of elements first .. first + n - 1 in `room`, of n + 6 at least: from which index on.
 

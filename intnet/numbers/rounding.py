@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from intnet.errors import FormatError
-from intnet.machine.jit import njit
+from intnet.machine.jit import njit, rule
 from intnet.numbers.rng import Draw
 from intnet.numbers.wide import umul_le
 from intnet.plugins import Registry
@@ -183,7 +183,7 @@ def round_up(mode: int, floor: int, rem: int, den: int, word: int, bits: int) ->
     return up
 
 
-@njit
+@rule
 def round_quotient(num: int, den: int, mode: int, word: int, bits: int) -> int:
     """num/den (den > 0, both within +-2**62) rounded to an integer.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.machine.jit import njit
+from intnet.machine.jit import rule
 
 Int = Any  # an int64 or uint64 scalar of a kernel
 Limbs = tuple[Int, Int]
@@ -23,7 +23,7 @@ _ZERO = np.uint64(0)
 _SIGN = np.uint64(1 << 63)
 
 
-@njit
+@rule
 def umul(a: Int, b: Int) -> Limbs:
     """The 128-bit product of two non-negative integers below 2**64, as (hi, lo) of uint64."""
     a, b = np.uint64(a), np.uint64(b)
@@ -34,7 +34,7 @@ def umul(a: Int, b: Int) -> Limbs:
     return a1 * b1 + (mid >> _32) + (mid2 >> _32), (mid2 << _32) | (low & _MASK)
 
 
-@njit
+@rule
 def umul_le(a: Int, b: Int, c: Int, d: Int) -> bool:
     """a * b <= c * d for non-negative integers below 2**63, exactly."""
     left_hi, left_lo = umul(a, b)
@@ -42,7 +42,7 @@ def umul_le(a: Int, b: Int, c: Int, d: Int) -> bool:
     return left_hi < right_hi or (left_hi == right_hi and left_lo <= right_lo)
 
 
-@njit
+@rule
 def magnitude(a: Int) -> Int:
     """|a| of an int64 as uint64, also for -2**63."""
     if a < 0:
@@ -50,7 +50,7 @@ def magnitude(a: Int) -> Int:
     return np.uint64(a)
 
 
-@njit
+@rule
 def negate(hi: Int, lo: Int) -> Limbs:
     """-(hi, lo)."""
     if lo == _ZERO:
@@ -58,7 +58,7 @@ def negate(hi: Int, lo: Int) -> Limbs:
     return np.int64(~np.int64(hi)), ~lo + _ONE
 
 
-@njit
+@rule
 def smul(a: Int, b: Int) -> Limbs:
     """The 128-bit product of two int64."""
     hi, lo = umul(magnitude(a), magnitude(b))
@@ -67,7 +67,7 @@ def smul(a: Int, b: Int) -> Limbs:
     return np.int64(hi), lo
 
 
-@njit
+@rule
 def add(a_hi: Int, a_lo: Int, b_hi: Int, b_lo: Int) -> Limbs:
     """(a_hi, a_lo) + (b_hi, b_lo); the caller's bound excludes overflow."""
     room = ~a_lo  # the largest b_lo that does not carry
@@ -76,7 +76,7 @@ def add(a_hi: Int, a_lo: Int, b_hi: Int, b_lo: Int) -> Limbs:
     return np.int64(a_hi + b_hi), a_lo + b_lo
 
 
-@njit
+@rule
 def widen(a: Int) -> Limbs:
     """An int64 as two limbs."""
     if a < 0:
@@ -84,7 +84,7 @@ def widen(a: Int) -> Limbs:
     return np.int64(0), np.uint64(a)
 
 
-@njit
+@rule
 def udivmod(hi: Int, lo: Int, den: Int) -> tuple[Int, Int, Int]:
     """(q_hi, q_lo, rem) of a non-negative two-limb value by den < 2**63: schoolbook, a bit a step."""
     divisor = np.uint64(den)
@@ -102,7 +102,7 @@ def udivmod(hi: Int, lo: Int, den: Int) -> tuple[Int, Int, Int]:
     return np.int64(q_hi), q_lo, np.int64(rem)
 
 
-@njit
+@rule
 def floor_divmod(hi: Int, lo: Int, den: Int) -> tuple[Int, Int, Int]:
     """(q_hi, q_lo, rem) with value = q * den + rem and 0 <= rem < den, for any sign."""
     if hi >= 0:
@@ -116,7 +116,7 @@ def floor_divmod(hi: Int, lo: Int, den: Int) -> tuple[Int, Int, Int]:
     return q_hi, q_lo, rem
 
 
-@njit
+@rule
 def shift_left(hi: Int, lo: Int, bits: Int) -> Limbs:
     """(hi, lo) * 2**bits; the caller's bound excludes overflow."""
     for _ in range(bits):
@@ -125,13 +125,13 @@ def shift_left(hi: Int, lo: Int, bits: Int) -> Limbs:
     return np.int64(hi), lo
 
 
-@njit
+@rule
 def fits_int64(hi: Int, lo: Int) -> bool:
     """Whether the value is an int64."""
     return bool((hi == 0 and lo < _SIGN) or (hi == -1 and lo >= _SIGN))
 
 
-@njit
+@rule
 def to_int64(lo: Int) -> Int:
     """The int64 that a two-limb value is, once `fits_int64` holds."""
     if lo >= _SIGN:

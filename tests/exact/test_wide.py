@@ -1,13 +1,17 @@
 """Two-limb integers against Python's own: every pair of corners, every operation."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from intnet.numbers import wide
+from intnet.machine.jit import njit
+from intnet.numbers import wide as rules
 from tests.support import cases
 
+RULES = "add fits_int64 floor_divmod magnitude negate shift_left smul to_int64 udivmod umul umul_le widen"
+wide = SimpleNamespace(**{name: njit(getattr(rules, name)) for name in RULES.split()})
 LIMIT = 2**126
 CORNERS = sorted(set(cases.corners(64)[::4]) | {-(2**63), 2**63 - 1, 0, 1, -1})
 UNSIGNED = sorted({abs(v) for v in CORNERS} | {2**64 - 1, 2**63, 2**63 + 1, 2**32, 2**32 - 1, 2**64 - 2**32})

@@ -105,9 +105,9 @@ told = []
 ahead.compile_kernels("some", "none", moved=lambda done, of: told.append((done, of)))
 with event.install_recorder("numba:compile") as seen:
     import numpy as np
-    from intnet.machine import tile
     from intnet.numbers import batch_sums
-    batch_sums.chunks_of_group(5), batch_sums.meetings(5), tile.line_zeros(5, np.zeros(1, np.float32))
+    batch_sums.chunks_of_group(5), batch_sums.stack_lines(5)
+    batch_sums.settle(np.zeros((3, 2), np.float32), 0, 0, False)
 ahead.compile_kernels("some", moved=lambda done, of: told.append("again"))
 print(told[0], told[-1], len(told), len(seen.buffer))
 """
@@ -115,10 +115,10 @@ print(told[0], told[-1], len(told), len(seen.buffer))
 
 @pytest.mark.slow
 def test_workers_fill_the_cache(tmp_path: Path) -> None:
-    names = ["numbers.batch_sums.chunks_of_group", "numbers.batch_sums.meetings"]
-    flat = ["float32", 1, "C", True]
+    names = ["numbers.batch_sums.chunks_of_group", "numbers.batch_sums.stack_lines"]
+    kinds = [["float32", 2, "C", True], "int64", "int64", "bool"]
     entries = [[name, seconds, ["int64"]] for name in names for seconds in (1.0, 1.1)]
-    entries += [["machine.tile.line_zeros", 1 + i / 10, ["int64", flat]] for i in range(4)]
+    entries += [["numbers.batch_sums.settle", 1 + i / 10, kinds] for i in range(4)]
     (tmp_path / "list.json").write_text(json.dumps({"kernels": entries, "groups": {"some": list(range(8))}}))
     ran = subprocess.run(
         [sys.executable, "-c", COMPILED, str(tmp_path / "list.json")],

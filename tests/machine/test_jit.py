@@ -8,12 +8,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numba
+import numpy as np
 import pytest
 
 from intnet.machine import folders
-from intnet.machine.jit import COMPILED, cache_folder, kernel_sources
+from intnet.machine.jit import COMPILED, cache_folder, inlined, kernel_sources, rule
 from tests.support.command import ROOT, environment
 from tests.support.modules import PACKAGE, imports
 
@@ -65,6 +69,24 @@ def test_an_old_cache_that_another_process_removes_stops_nobody(
     for k in range(8):
         (tmp_path / f"intnet-kernels-{k}").symlink_to(tmp_path / "gone")
     assert cache_folder(PACKAGE).parent == tmp_path
+
+
+def inverse(x: float) -> float:
+    return 1 / x
+
+
+@pytest.mark.parametrize("part", [rule, inlined])
+def test_a_part_of_kernels_is_compiled_in_them_and_python_outside(part: Callable[[Any], Any]) -> None:
+    """In a kernel a quotient by 0 is infinite, as in NumPy."""
+    made = part(inverse)
+
+    @numba.njit(error_model="numpy")
+    def kernel(x: float) -> float:
+        return 2 * made(x)
+
+    assert kernel(0.0) == np.inf
+    with pytest.raises(ZeroDivisionError):
+        made(0.0)
 
 
 @pytest.mark.slow

@@ -116,7 +116,7 @@ def test_every_kernel_keeps_its_code_so() -> None:
             found = getattr(value, "compiled", value)
             if isinstance(found, Dispatcher):
                 kernels[f"{name}.{key}"] = type(found._cache._cache_file)
-    assert len(kernels) > 200
+    assert len(kernels) > 100
     assert {name for name, kind in kernels.items() if kind is not KernelFiles} == set()
 
 
@@ -126,7 +126,7 @@ def test_the_next_process_compiles_nothing(tmp_path: Path) -> None:
         "import numpy as np\n"
         "from intnet.numbers import bitpack\n"
         "print(bitpack.pack(np.arange(9), 5).tolist())\n"
-        "kernels = [k for k in vars(bitpack).values() if hasattr(k, 'stats')]\n"
+        "kernels = [k.compiled for k in vars(bitpack).values() if hasattr(k, 'compiled')]\n"
         "print(sum(sum(k.stats.cache_misses.values()) for k in kernels))"
     )
     told = [

@@ -79,7 +79,7 @@ def test_sums_of_groups_meet_on_a_stack(
 @pytest.mark.parametrize("kind", ["float32", "float64", "int16", "int64"])
 def test_memory_begins_with_a_cache_line(kind: str) -> None:
     for size in (1, 100, 100_000):
-        for made in (tile.line_zeros, tile.line_zeros.py_func):
+        for made in (njit(tile.line_zeros), tile.line_zeros):
             x = made(size, np.empty(0, kind))
             assert x.ctypes.data % 64 == 0 and x.shape == (size,) and x.dtype == kind and not x.any()
 

@@ -8,12 +8,15 @@ import pytest
 
 from intnet.errors import FormatError
 from intnet.inspect.explain_rules import rule
-from intnet.numbers.rounding import HLS_ALIASES, MODES, STOCHASTIC, mode_code, round_quotient, round_up
+from intnet.machine.jit import njit
+from intnet.numbers import rounding
+from intnet.numbers.rounding import HLS_ALIASES, MODES, STOCHASTIC, mode_code, round_up
 from intnet.packs import contract, mistakes
 from intnet.spec import round_fraction
 from intnet.spec import rounding as oracle
 from tests.support import cases
 
+round_quotient = njit(rounding.round_quotient)
 DETERMINISTIC = [mode for mode in oracle.MODES if mode != "stochastic"]
 DENOMINATORS = range(1, 41)
 

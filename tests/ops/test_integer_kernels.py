@@ -17,6 +17,7 @@ import pytest
 
 from intnet.errors import ContainerError
 from intnet.machine import words
+from intnet.machine.jit import njit
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import int_products as conv
 from intnet.ops.kernels import position_sums, tiles
@@ -181,7 +182,7 @@ def test_sums_at_the_limit_of_int32(sign: int) -> None:
 def test_pieces_join_while_their_magnitudes_fit() -> None:
     ends = np.zeros(6, np.int64)
     magnitudes = np.array([4, 6, 1, 10, 10, 0])
-    chunks = position_sums._chunk_ends(ends, magnitudes, 6, 10)
+    chunks = njit(position_sums._chunk_ends)(ends, magnitudes, 6, 10)
     assert ends[:chunks].tolist() == [2, 3, 4, 6]
 
 

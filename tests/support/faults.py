@@ -40,15 +40,17 @@ def replace(owner: Any, name: str, change: Callable[..., Any]) -> Fault:
 
 COMPILED = re.compile(r"from intnet\.machine\.jit import .*\n")
 UNCOMPILED = """from intnet.machine.jit import SMALL
-inlined = njit = lambda f: f
+inlined = njit = rule = lambda f: f
 pjit = lambda f: lambda *args: f(1, *args)
 prange = lambda team, n: range(n)
 """
 
 
 def plain(kernel: Any) -> Callable[..., Any]:
-    """A kernel without compilation, so that a patched rule inside it is seen."""
-    return getattr(kernel, "py_func", None) or partial(kernel.__wrapped__, 1)
+    """A kernel or a rule without compilation, so that a patched rule inside it is seen."""
+    if hasattr(kernel, "compiled"):
+        return partial(kernel.__wrapped__, 1)
+    return getattr(kernel, "py_func", kernel)
 
 
 def run_from_source(

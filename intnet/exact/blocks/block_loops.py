@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from intnet.machine.instructions import shaped, wide_vectors
-from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.jit import njit, pjit, prange, rule
 
 SIDE = 4  # of a block
 LEAST, GREATEST = -128, 127  # exponents of a block: two's complement of 8 bits
@@ -28,7 +28,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 # --- rounding: the greatest magnitudes, what they ask of each block, the codes --------------------
 
 
-@njit
+@rule
 def _column_tops(bits: np.ndarray, a0: int, a1: int, m: int, tops: np.ndarray) -> None:
     """tops[b*S + s] = the greatest magnitude, as bits, of rows a0 .. a1-1."""
     wide_vectors()
@@ -39,7 +39,7 @@ def _column_tops(bits: np.ndarray, a0: int, a1: int, m: int, tops: np.ndarray) -
             tops[i] = np.int32(max(tops[i], np.int32(line[i] & _TOP)))
 
 
-@njit
+@rule
 def _block_tops(tops: np.ndarray, inner: int, out: np.ndarray) -> None:
     """out[b*S + s] = the greatest of the block's four of `tops`, of the last block's what there are."""
     whole = tops.size // SIDE if inner == 1 else 0
@@ -53,7 +53,7 @@ def _block_tops(tops: np.ndarray, inner: int, out: np.ndarray) -> None:
             out[first + s] = np.int32(max(out[first + s], tops[at + s]))
 
 
-@njit
+@rule
 def _exponent(top: np.int32) -> np.int32:
     """The smallest e with |x| < 2**e, of the bits of |x| as float32; far below LEAST for 0.
 
@@ -67,7 +67,7 @@ def _exponent(top: np.int32) -> np.int32:
     return np.int32(field - np.int32(126)) if field > 0 else below
 
 
-@njit
+@rule
 def _scales(
     tops: np.ndarray, widths: np.ndarray, exponents: np.ndarray, filled: np.ndarray, scales: np.ndarray
 ) -> int:
@@ -97,7 +97,7 @@ def _scales(
     return beyond
 
 
-@njit
+@rule
 def _spread(of_blocks: np.ndarray, inner: int, line: np.ndarray) -> None:
     """line[i] = what its block has."""
     whole = line.size // SIDE if inner == 1 else 0
@@ -111,7 +111,7 @@ def _spread(of_blocks: np.ndarray, inner: int, line: np.ndarray) -> None:
             line[at + s] = of_blocks[first + s]
 
 
-@njit
+@rule
 def round_line(source: np.ndarray, scales: np.ndarray, target: np.ndarray) -> np.int32:
     """target = codes of source in the steps of its blocks; how many were limited. scales: of each element.
 
@@ -203,7 +203,7 @@ def extent(exponents: np.ndarray, widths: np.ndarray, filled: np.ndarray) -> tup
     return int(low), int(high)
 
 
-@njit
+@rule
 def _places(exponents: np.ndarray, widths: np.ndarray, filled: np.ndarray, low: int, out: np.ndarray) -> None:
     """out = how many places a code's unit lies above 2**low, of each block; 0 where all codes are 0."""
     wide_vectors()
@@ -212,7 +212,7 @@ def _places(exponents: np.ndarray, widths: np.ndarray, filled: np.ndarray, low: 
         out[k] = np.int32(np.int32(exponents[k]) - b + 1 - low) if filled[k] > 0 and b > 0 else np.int32(0)
 
 
-@njit
+@rule
 def _digit(codes: np.ndarray, places: np.ndarray, shift: Any, mask: Any, out: np.ndarray) -> None:
     """out = bits of the integers codes * 2**places from `shift` on, in the type of `shift`."""
     wide_vectors()
@@ -252,7 +252,7 @@ def cut_limbs(
                     _digit(codes[a, m], line, np.int64(k * size), np.int64(mask), out[k, a, m])
 
 
-@njit
+@rule
 def _add_squares(line: np.ndarray, inner: int, totals: np.ndarray) -> None:
     """totals[b*S + s] += the squares of the block's values in this row, one after another."""
     whole = line.size // SIDE if inner == 1 else 0

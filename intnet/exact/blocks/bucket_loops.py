@@ -11,7 +11,7 @@ import numpy as np
 
 from intnet.exact.blocks.quotient import divided, near_one
 from intnet.machine.instructions import borrowed, fma32, wide_vectors
-from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.jit import njit, pjit, prange, rule
 from intnet.numbers.batch_sums import joins, settle
 from intnet.numbers.bitpack import PART, SMALL, pack_bytes, pack_words, unpack_bytes, unpack_words
 from intnet.numbers.fp32 import CHUNK
@@ -36,7 +36,7 @@ _STACK = 64  # sums of groups that wait for others: more than 2^60 groups leave
 # --- rules of one bucket ------------------------------------------------------------------------
 
 
-@njit
+@rule
 def extremes(bits: np.ndarray) -> tuple[np.int32, np.int32]:
     """(least, greatest) of float32 given as int32 bits, as integers that order as the values do."""
     wide_vectors()
@@ -47,13 +47,13 @@ def extremes(bits: np.ndarray) -> tuple[np.int32, np.int32]:
     return low, high
 
 
-@njit
+@rule
 def _value(key: np.int32) -> np.float32:
     """The float32 of one of `extremes`."""
     return np.int32(key ^ ((key >> np.int32(31)) & _SIGN)).view(np.float32)
 
 
-@njit
+@rule
 def affine_step(low: np.float32, high: np.float32, bits: int) -> tuple[np.float32, np.float32]:
     """(s, z) of a bucket between two values; (0, the least value) where s is 0: the bucket is constant.
 
@@ -88,7 +88,7 @@ def sum_of_squares(x: F32, first: int, of_group: int) -> np.float32:
     return np.float32(stack[0, 0])
 
 
-@njit
+@rule
 def goes_up(fraction: np.float32, word: np.uint32) -> np.bool:
     """word < floor(fraction * 2^32): the stochastic rule; a fraction may have been rounded up to 1.
 
@@ -100,7 +100,7 @@ def goes_up(fraction: np.float32, word: np.uint32) -> np.bool:
 # --- codes of one bucket, or of a piece ---------------------------------------------------------
 
 
-@njit
+@rule
 def _inner_codes(x: F32, s: np.float32, z: np.float32, codes: np.ndarray) -> None:
     """q = round(x/s + z), where `measure` says that this is within 0 .. 2^bits - 1, bits up to 8.
 
@@ -112,7 +112,7 @@ def _inner_codes(x: F32, s: np.float32, z: np.float32, codes: np.ndarray) -> Non
         codes[i] = np.uint8(np.int32(np.rint(divided(x[i] * k, t, inverse) + z)))
 
 
-@njit
+@rule
 def _affine_codes(x: F32, s: np.float32, z: np.float32, bits: int, codes: np.ndarray) -> np.int32:
     """q = clip(round(x/s + z), 0, 2^bits - 1), bits up to 8; how many were clipped.
 
@@ -129,7 +129,7 @@ def _affine_codes(x: F32, s: np.float32, z: np.float32, bits: int, codes: np.nda
     return count
 
 
-@njit
+@rule
 def _stochastic_codes(
     x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarray, codes: np.ndarray
 ) -> np.int32:
@@ -150,7 +150,7 @@ def _stochastic_codes(
     return count
 
 
-@njit
+@rule
 def _wide_codes(x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarray, codes: np.ndarray) -> int:
     """As the two above for any bits; `words` is empty where rounding is to nearest.
 
@@ -170,7 +170,7 @@ def _wide_codes(x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarr
     return count
 
 
-@njit
+@rule
 def _level_codes(x: F32, scale: np.float32, levels: int, words: np.ndarray, codes: np.ndarray) -> None:
     """sign * (idx + up) + L, L levels: idx and its fraction of min(|x|/scale, 1) * L.
 
@@ -184,7 +184,7 @@ def _level_codes(x: F32, scale: np.float32, levels: int, words: np.ndarray, code
         codes[i] = levels - m if x[i] < _ZERO else levels + m
 
 
-@njit
+@rule
 def _symmetric_codes(x: F32, s: np.float32, bits: int, codes: np.ndarray) -> np.int64:
     """clip(round(x/s), -2^(bits-1), 2^(bits-1) - 1) + 2^(bits-1); how many were clipped.
 
@@ -202,7 +202,7 @@ def _symmetric_codes(x: F32, s: np.float32, bits: int, codes: np.ndarray) -> np.
 # --- and its values again -----------------------------------------------------------------------
 
 
-@njit
+@rule
 def _affine_values(codes: np.ndarray, s: np.float32, z: np.float32, out: F32) -> None:
     """s * (q - z); z itself where s is 0. Defined by `spec/buckets.py: affine_back`."""
     if s == _ZERO:
@@ -212,7 +212,7 @@ def _affine_values(codes: np.ndarray, s: np.float32, z: np.float32, out: F32) ->
         out[i] = s * (np.float32(codes[i]) - z)
 
 
-@njit
+@rule
 def _symmetric_values(codes: np.ndarray, s: np.float32, bits: int, out: F32) -> None:
     """s * q. Defined by `spec/buckets.py: symmetric_back`."""
     half = np.int64(1) << np.int64(bits - 1)
@@ -220,7 +220,7 @@ def _symmetric_values(codes: np.ndarray, s: np.float32, bits: int, out: F32) -> 
         out[i] = s * np.float32(np.int64(codes[i]) - half)
 
 
-@njit
+@rule
 def _level_values(codes: np.ndarray, scale: np.float32, levels: int, out: F32) -> None:
     """(idx + up)/L * scale * sign. Defined by `spec/buckets.py: level_back`."""
     factor = np.float32(levels)
@@ -288,7 +288,7 @@ def measure(
     return FINITE, s > _ZERO and np.rint(greatest / s + z) <= top
 
 
-@njit
+@rule
 def _pack_piece(
     x: F32, kind: int, grade: int, s: np.float32, z: np.float32, inside: bool, words: np.ndarray,
     small: np.ndarray, wide: np.ndarray, out: np.ndarray, at: int,
@@ -323,7 +323,7 @@ def _pack_piece(
     return clipped
 
 
-@njit
+@rule
 def _unpack_piece(
     words: np.ndarray, at: int, kind: int, grade: int, s: np.float32, z: np.float32, small: np.ndarray,
     wide: np.ndarray, out: F32,
@@ -351,7 +351,7 @@ def _unpack_piece(
 # --- all buckets --------------------------------------------------------------------------------
 
 
-@njit
+@rule
 def _encode_part(
     x: F32, first: int, last: int, bucket: int, kind: int, of_group: int, origin: int, grades: np.ndarray,
     starts: np.ndarray, measured: bool, scales: F32, zeros: F32, words: np.ndarray, small: np.ndarray,
@@ -403,7 +403,7 @@ def encode(
         )  # fmt: skip
 
 
-@njit
+@rule
 def _decode_part(
     words: np.ndarray, first: int, last: int, bucket: int, kind: int, grades: np.ndarray, starts: np.ndarray,
     scales: F32, zeros: F32, small: np.ndarray, wide: np.ndarray, out: F32,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.machine.jit import inlined, njit, pjit, prange
+from intnet.machine.jit import inlined, pjit, prange, rule
 from intnet.numbers.rounding import STOCHASTIC, TIES_AWAY, TIES_EVEN, TIES_POS, TO_NEG, TO_POS
 
 SIZE = 32  # elements of a block
@@ -28,7 +28,7 @@ _UP = np.float32(2.0**24)
 _POWERS = (2.0 ** np.arange(LEAST, GREATEST + 1)).astype(np.float32)
 
 
-@njit
+@rule
 def _scale(top: Any, edge: int, limit: int) -> Any:
     """k of a block whose greatest magnitude has the bits `top`; limit: fractions of it above this lift k.
 
@@ -45,7 +45,7 @@ def _scale(top: Any, edge: int, limit: int) -> Any:
     return max(lead - edge + ((top & _FRACTION) > limit), LEAST)
 
 
-@njit
+@rule
 def _tops(bits: np.ndarray, n: int, of: np.ndarray) -> None:
     """The greatest magnitude of each block of rows of n, as bits; usual lengths are loops of vectors."""
     if n == SIZE // 2:
@@ -69,7 +69,7 @@ def _tops(bits: np.ndarray, n: int, of: np.ndarray) -> None:
             of[b] = top
 
 
-@njit
+@rule
 def _spread(of: np.ndarray, n: int, each: np.ndarray) -> None:
     """A number an element from one a block, of rows of n."""
     if n == SIZE // 2:
@@ -85,7 +85,7 @@ def _spread(of: np.ndarray, n: int, each: np.ndarray) -> None:
             each[first : min(first + SIZE, b // count * n + n)] = of[b]
 
 
-@njit
+@rule
 def _scales(each: np.ndarray, edge: int, limit: int, words: np.ndarray) -> tuple[bool, Any]:
     """Of each block the bits of its greatest magnitude become its k, of zeros 0; words: those of the scales.
 
@@ -153,7 +153,7 @@ def _anyhow(x: float, down: float, least: int, m: int, mode: int, word: int) -> 
     return -made if y < 0 else made
 
 
-@njit
+@rule
 def _row(
     x: np.ndarray, bits: np.ndarray, words: np.ndarray, k: np.ndarray, element: tuple[int, ...], most: float,
     mode: int, fast: bool, out: np.ndarray,

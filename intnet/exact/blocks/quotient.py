@@ -3,12 +3,12 @@
 import numpy as np
 
 from intnet.machine.instructions import fma32
-from intnet.machine.jit import njit
+from intnet.machine.jit import rule
 
 _ONE = np.float32(1)
 
 
-@njit
+@rule
 def near_one(s: np.float32) -> tuple[np.float32, np.float32, np.float32]:
     """(k, s*k, the float32 nearest 1/(s*k)): k a power of two that brings s > 0 to 2^-22 .. 4, exactly."""
     field = (np.float32(s).view(np.int32) >> np.int32(23)) & np.int32(255)
@@ -17,7 +17,7 @@ def near_one(s: np.float32) -> tuple[np.float32, np.float32, np.float32]:
     return k, t, _ONE / t
 
 
-@njit
+@rule
 def divided(x: np.float32, t: np.float32, inverse: np.float32) -> np.float32:
     """x/t correctly rounded, of `near_one`; below 2^-33 it may be one off, which no code hangs on.
 

@@ -12,7 +12,7 @@ float64. `round_curve` makes integer codes where float64 is proven to decide; th
 import numpy as np
 
 from intnet.machine.buffers import empty
-from intnet.machine.jit import inlined, njit, pjit, prange
+from intnet.machine.jit import inlined, pjit, prange, rule
 from intnet.numbers.fp32 import decay64
 from intnet.numbers.rounding import NEAREST, round_up
 
@@ -108,7 +108,7 @@ def _value(parts: Parts, x: float) -> tuple[float, float]:
     return parts[0] * s + (parts[1] + parts[2] * q) * y + parts[3], s + abs(y) + abs(parts[3])
 
 
-@njit
+@rule
 def _rounded(q: float, mode: int) -> float:
     """q, |q| < 2**51, rounded to an integer: a remainder counts by the quarter that it is in."""
     floor = np.floor(q)

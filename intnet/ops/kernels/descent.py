@@ -19,13 +19,13 @@ import numpy as np
 
 from intnet.errors import ShapeError
 from intnet.machine.buffers import empty
-from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.jit import pjit, prange, rule
 from intnet.numbers.fp32 import fma32
 
 PART = 1 << 14  # elements whose overflows are counted together
 
 
-@njit
+@rule
 def _whole_gradient(
     g: np.float32, w: np.float32, scale: np.float32, l1: np.float32, l2: np.float32
 ) -> np.float32:

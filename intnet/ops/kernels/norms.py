@@ -9,13 +9,13 @@ Defined by `spec/float64.py: sum64`, `spec/methods/adapt.py: unit_length`.
 import numpy as np
 
 from intnet.machine.buffers import empty
-from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.jit import pjit, prange, rule
 from intnet.numbers.fp32 import CHUNK
 
 _BLOCK = 1 << 14  # codes that a thread sums at a time
 
 
-@njit
+@rule
 def _term(x: np.float32, squares: bool) -> np.float64:
     """x^2, exact, or |x|."""
     value = np.float64(x)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.jit import pjit, prange, rule
 from intnet.machine.tile import LANES, OUTPUTS, line_zeros, multiply_columns
 from intnet.machine.words import OFFSET
 from intnet.numbers.batch_sums import GROUP, add_chunks, meetings, stack_lines
@@ -24,7 +24,7 @@ from intnet.ops.kernels.windows import Block, Grid
 _INT32 = (1 << 31) - 1
 
 
-@njit
+@rule
 def _lay_out_words(
     words: Flat, at: int, images: tuple[Flat, ...], shape: Any, c0: int, block: Block, zero: Any
 ) -> None:
@@ -41,7 +41,7 @@ def _lay_out_words(
                 join_run(words, target + column * block.channels, images, start, block.channels, zero)
 
 
-@njit
+@rule
 def _lay_out_errors(
     lines: Flat, at: int, images: tuple[Flat, ...], positions: int, channels: int, o0: int, width: int,
     line: int,
@@ -54,7 +54,7 @@ def _lay_out_errors(
             join_run(lines, at + m * line, images, m * channels + o0, width, 0)
 
 
-@njit
+@rule
 def _magnitudes(
     images: tuple[Flat, ...], begin: int, end: int, channels: int, o0: int, width: int, sums: Flat
 ) -> int:
@@ -75,7 +75,7 @@ def _magnitudes(
 # --- integers -----------------------------------------------------------------------------------
 
 
-@njit
+@rule
 def _chunk_ends(ends: Flat, magnitudes: Flat, pieces: int, limit: int) -> int:
     """Join pieces to chunks while their magnitudes add up to at most `limit`; the number of chunks.
 
@@ -92,7 +92,7 @@ def _chunk_ends(ends: Flat, magnitudes: Flat, pieces: int, limit: int) -> int:
     return chunks + 1
 
 
-@njit
+@rule
 def _lay_out_unit(
     words: Flat, lines: Flat, first_at: int, magnitudes: Flat, peaks: Flat, e: np.ndarray, x: np.ndarray,
     n0: int, group: int, runs: Flat, block: Block, width: int, line: int, per_word: int, blank_e: Flat,
@@ -117,7 +117,7 @@ def _lay_out_unit(
             first = end
 
 
-@njit
+@rule
 def _add_unit(
     part: Flat, at: int, columns: Flat, words: Flat, step: int, runs: Flat, ends: Flat, lines: Flat,
     first_at: int, line: int, width: int, vectors: int, tile0: int, tile1: int, fresh: bool, sums: Flat,
@@ -191,7 +191,7 @@ def position_sums(
 # --- float32 ------------------------------------------------------------------------------------
 
 
-@njit
+@rule
 def _put_chunk(
     part: Flat, at: int, columns: Flat, words: Flat, step: int, runs: Flat, ends: Flat, groups: int,
     lines: Flat, first_at: int, line: int, width: int, vectors: int, tile0: int, tile1: int, stack: Flat,
@@ -213,7 +213,7 @@ def _put_chunk(
             copy_run(part, to, sums, r * lanes, lanes)
 
 
-@njit
+@rule
 def _lay_out_rows(
     words: Flat, runs: Flat, ends: Flat, x: np.ndarray, begin: int, end: int, channel: int, step: int,
     block: Block, grid: Grid, span: int,

@@ -24,7 +24,7 @@ from numba.extending import overload
 
 from intnet.machine.buffers import LEAST, empty
 from intnet.machine.instructions import shaped, wide_vectors
-from intnet.machine.jit import SMALL, njit, pjit, prange
+from intnet.machine.jit import SMALL, njit, pjit, prange, rule
 from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_rows
 from intnet.machine.words import OFFSET
 from intnet.numbers.batch_sums import meetings, stack_lines
@@ -180,7 +180,7 @@ def _join_run(out: Any, at: Any, images: Any, start: Any, count: Any, zero: Any)
     return {4: fours, 2: pairs}.get(len(images), singles)
 
 
-@njit
+@rule
 def lay_starts(panel: Flat, at: int, runs: Flat, ends: Flat, lanes: int) -> None:
     """What sums of FOURS start at, before the words of a panel from panel[at] on: see `machine/words.py`.
 
@@ -272,7 +272,7 @@ def pack_panels(
     return out
 
 
-@njit
+@rule
 def lay_out(out: Flat, at: int, x: np.ndarray, n: int, c0: int, y0: int, y1: int, block: Block) -> None:
     """Padded rows y0..y1-1 of image n, channels c0.., into `out`, filled with zeros from element `at`."""
     height, width, channels = x.shape[1], x.shape[2], x.shape[3]
@@ -290,7 +290,7 @@ def lay_out(out: Flat, at: int, x: np.ndarray, n: int, c0: int, y0: int, y1: int
                 )
 
 
-@njit
+@rule
 def lay_out_block(out: Flat, x: np.ndarray, n0: int, n1: int, c0: int, block: Block) -> None:
     """Images n0..n1-1 whole, one after another, into `out`, which has zeros around them."""
     size = block.height * block.width * block.depth
@@ -321,7 +321,7 @@ def _of_type(out: Any, like: Any) -> Callable[..., Any]:
     return itself if out.dtype == like.dtype else nothing
 
 
-@njit
+@rule
 def multiply_positions(
     out: Flat, at: int, targets: Flat, words: Flat, rows: Flat, count: int, runs: Flat, ends: Flat,
     panels: Flat, page: int, first: int, panel0: int, panel1: int, width: int, vectors: int, tree: bool,

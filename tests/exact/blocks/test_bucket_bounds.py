@@ -7,6 +7,7 @@ words of `numbers/rng.py` is `test_bucket_codec`.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,17 @@ from hypothesis import strategies as st
 
 from intnet.exact.blocks import bucket_loops as loops
 from intnet.exact.blocks.buckets import Codec, encode
+from intnet.machine.jit import njit
 from tests.support.bucket_cases import DRAWN, VALUES, units
 
 ALL = 1 << 32  # random words
 LOW = (0, 0xFFFFFF)  # the low 24 bits of a word, least and greatest
+
+
+@cache
+def compiled(rule: Any) -> Any:
+    """A rule as kernels have it; as it is where a fault was put into its source."""
+    return njit(rule) if rule.__globals__ is vars(loops) else rule
 
 
 def affine_codes(x: np.ndarray, s: Any, z: Any, bits: int, words: np.ndarray) -> tuple[np.ndarray, int]:
@@ -27,26 +35,26 @@ def affine_codes(x: np.ndarray, s: Any, z: Any, bits: int, words: np.ndarray) ->
     s, z = np.float32(s), np.float32(z)
     if bits <= 8:
         small = np.empty(x.size, np.uint8)
-        return small, int(loops._stochastic_codes(x, s, z, bits, words, small))
+        return small, int(compiled(loops._stochastic_codes)(x, s, z, bits, words, small))
     wide = np.empty(x.size, np.uint64)
-    return wide, int(loops._wide_codes(x, s, z, bits, words, wide))
+    return wide, int(compiled(loops._wide_codes)(x, s, z, bits, words, wide))
 
 
 def affine_values(codes: np.ndarray, s: Any, z: Any) -> np.ndarray:
     out = np.empty(codes.size, np.float32)
-    loops._affine_values(codes, s, z, out)
+    compiled(loops._affine_values)(codes, s, z, out)
     return out
 
 
 def level_codes(x: np.ndarray, scale: Any, bits: int, words: np.ndarray) -> np.ndarray:
     codes = np.empty(x.size, np.uint8 if bits <= 6 else np.uint64)
-    loops._level_codes(x, scale, 1 << bits, words, codes)
+    compiled(loops._level_codes)(x, scale, 1 << bits, words, codes)
     return codes
 
 
 def level_values(codes: np.ndarray, scale: Any, bits: int) -> np.ndarray:
     out = np.empty(codes.size, np.float32)
-    loops._level_values(codes, scale, 1 << bits, out)
+    compiled(loops._level_values)(codes, scale, 1 << bits, out)
     return out
 
 
@@ -75,7 +83,7 @@ def test_affine_has_no_bias(bits: int, exponent: int, low: int) -> None:
     u = source.integers(0, 256 * top + 1, 60)
     u[0], u[-1] = 0, 256 * top
     x = np.ldexp(u - 256.0 * z, exponent - 8).astype(np.float32)
-    s, zero = loops.affine_step(x.min(), x.max(), bits)
+    s, zero = compiled(loops.affine_step)(x.min(), x.max(), bits)
     assert float(s) == 2.0**exponent and float(zero) == z
     total, squares = np.zeros(60, np.int64), np.zeros(60, np.int64)
     for byte in range(256):
@@ -177,6 +185,7 @@ def test_words_that_let_levels_go_up(bits: int) -> None:
 
 def test_a_fraction_rounded_up_to_1_always_goes_up() -> None:
     """u - floor(u) of -2^-25 <= u < 0 is 1 in float32 (a tie, to even); these codes clip to 0 anyway."""
+    goes_up = compiled(loops.goes_up)
     for u in (-(2.0**-25), -(2.0**-60), -(2.0**-149)):
         x = np.full(3, u, np.float32)
         fraction = x[0] - np.floor(x[0])
@@ -185,9 +194,9 @@ def test_a_fraction_rounded_up_to_1_always_goes_up() -> None:
             x, np.float32(1), np.float32(0), 4, np.array([0, 7, ALL - 1], np.uint32)
         )
         assert codes.tolist() == [0, 0, 0] and clipped == 0
-        assert loops.goes_up(fraction, np.uint32(ALL - 1))
+        assert goes_up(fraction, np.uint32(ALL - 1))
     below = np.float32(1 - 2.0**-24)
-    assert loops.goes_up(below, np.uint32(ALL - 257)) and not loops.goes_up(below, np.uint32(ALL - 256))
+    assert goes_up(below, np.uint32(ALL - 257)) and not goes_up(below, np.uint32(ALL - 256))
 
 
 @pytest.mark.slow
@@ -201,7 +210,7 @@ def test_clipping_moves_the_ends_inward(bits: int) -> None:
     top = 2**bits - 1
     for m in range(256):  # min = -m/256, s = 1
         x = np.array([-m, 256 * top - m, 128 - m], np.float32) / np.float32(256)
-        s, z = loops.affine_step(x.min(), x.max(), bits)
+        s, z = compiled(loops.affine_step)(x.min(), x.max(), bits)
         assert float(s) == 1 and float(z) == (m > 128)
         u = in_units(x, 1 / 256) + 256 * int(z)
         total, clipped = np.zeros(3, np.int64), 0
@@ -278,7 +287,7 @@ def near_ties(source: np.random.Generator, n: int, bits: int) -> np.ndarray:
     for first in range(0, n, 64):
         part = x[first : first + 64]
         low, high = part.min(), part.max()
-        s, z = loops.affine_step(low, high, bits)
+        s, z = compiled(loops.affine_step)(low, high, bits)
         ties = (source.integers(0, 2**bits, part.size) + 0.5 - float(z)) * float(s)
         ties = np.nextafter(
             ties.astype(np.float32), source.choice(np.array([-3e38, 3e38], np.float32), part.size)

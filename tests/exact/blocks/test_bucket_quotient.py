@@ -25,6 +25,7 @@ def quotients(x: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
 
 
 compiled = njit(quotients)
+affine_codes, inner_codes = njit(loops._affine_codes), njit(loops._inner_codes)
 
 
 def computed(x: np.ndarray, s: np.ndarray, loop: Callable[..., None] = compiled) -> np.ndarray:
@@ -125,10 +126,10 @@ def test_inner_codes_are_those_that_would_not_be_clipped(bits: int) -> None:
         scales, zeros = np.zeros(1, F32), np.zeros(1, F32)
         state, inner = loops.measure(x, loops.AFFINE, bits, 0, 0, scales, zeros, 0)
         codes, others = np.empty(64, np.uint8), np.empty(64, np.uint8)
-        clipped = loops._affine_codes(x, scales[0], zeros[0], bits, codes)
+        clipped = affine_codes(x, scales[0], zeros[0], bits, codes)
         assert state == loops.FINITE and inner == (clipped == 0)
         if inner:
             inside += 1
-            loops._inner_codes(x, scales[0], zeros[0], others)
+            inner_codes(x, scales[0], zeros[0], others)
             assert np.array_equal(codes, others)
     assert inside > 100
