@@ -16,6 +16,7 @@ from intnet import datasets, formats, methods, models, plugins, rounding
 from intnet.errors import ConfigError, IntnetError
 from intnet.runs import run_folder
 from intnet.runs.identity import identity
+from tests.support.cluster import local_cluster
 from tests.support.command import afresh, alone
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -241,12 +242,9 @@ def test_an_error_in_a_definition_of_ones_own_says_where(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_workers_of_a_cluster_read_it_and_read_it_again_when_it_changed(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
     given = ["--import", "mine.py", *PARTS, "--vary", "k=2,3"]
     digests = []
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    with local_cluster(1) as cluster:
         for name, text in (("first", MINE), ("second", MINE.replace("default_rng(1)", "default_rng(2)"))):
             (tmp_path / "mine.py").write_text(text)
             there = ["--cluster", cluster.scheduler_address, "--out", name]

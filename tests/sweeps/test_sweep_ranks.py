@@ -10,6 +10,7 @@ from intnet.runs import run_folder
 from intnet.sweeps import plan as plans
 from intnet.sweeps import work
 from intnet.sweeps.plan import Asked, Part
+from tests.support.cluster import local_cluster
 from tests.support.command import here, last_line
 from tests.support.mpi import MPIRUN, needs_mpi, settings
 from tests.support.pipes import together
@@ -104,9 +105,8 @@ def test_a_worker_of_a_cluster_starts_ranks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], launch: str
 ) -> None:
     """Each run on two ranks of a worker of its own: the sweep's digest is that of processes here."""
-    distributed = pytest.importorskip("distributed")
     grid = (*GRID, "--vary", "lr=0.02,0.1")
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+    with local_cluster(1) as cluster:
         more = ("--cluster", cluster.scheduler_address, "--launch", launch)
         found = [
             here(capsys, "sweep", *grid, *how, "--out", tmp_path / f"{len(how)}")[:2] for how in ((), more)

@@ -14,6 +14,7 @@ import pytest
 
 from intnet.runs import run_folder
 from intnet.sweeps import work
+from tests.support.cluster import local_cluster
 from tests.support.command import PYTHON, ROOT, environment, here, last_line
 
 pytestmark = pytest.mark.slow
@@ -233,11 +234,8 @@ def test_where_much_is_absent(tmp_path: Path, expected: dict[str, dict[str, Any]
 
 
 def test_a_worker_of_a_cluster_is_killed(tmp_path: Path, expected: dict[str, dict[str, Any]]) -> None:
-    distributed = pytest.importorskip("distributed")
     folder = tmp_path / "sweep"
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    with local_cluster(2) as cluster:
         process = start(folder, "--cluster", cluster.scheduler_address)
         worker = half_way(folder, process)
         os.kill(worker, signal.SIGKILL)
