@@ -18,8 +18,9 @@ RUN    := runs/make-run
 PACK   := runs/make-run-pack
 # Collecting the tests takes 7 s with their bytecode kept and 20 without it, wherever the shell says not to keep it.
 export PYTHONDONTWRITEBYTECODE :=
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
-QUICK  := $(PYTEST) -m "not slow and not digests"
+# Slow tests are three at a time on two cores: they wait for processes, signals and files.
+PYTEST := $(BIN)/python -m pytest --dist worksteal
+QUICK  := $(PYTEST) -n 2 -m "not slow and not digests"
 define MEASURED
 $(QUICK) --cov --cov-report=
 @echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines: kernels, the definition and their own tests left out."
@@ -35,7 +36,7 @@ run: $(VENV)/.core
 test: $(VENV)/.test
 	$(BIN)/python -m tests.support.warm
 	$(if $(COVERAGE),$(MEASURED),$(QUICK))
-	$(PYTEST) -m "$(if $(DIGESTS),slow or digests,slow and not digests)"
+	$(PYTEST) -n 3 -m "$(if $(DIGESTS),slow or digests,slow and not digests)"
 
 check: lint
 	$(QUICK)
@@ -44,7 +45,7 @@ coverage: $(VENV)/.test
 	$(MEASURED)
 
 spec-digests: $(VENV)/.test
-	$(PYTEST) -m digests
+	$(PYTEST) -n 2 -m digests
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check intnet tests bench examples docs
@@ -82,8 +83,8 @@ $(VENV)/.test: pyproject.toml $(VENV)/bin/python
 	touch $@ $(VENV)/.core
 
 $(VENV)/.docs: pyproject.toml $(VENV)/bin/python
-	$(INSTALL) -e '.[docs]'
-	touch $@ $(VENV)/.core
+	$(INSTALL) -e '.[test,docs]'
+	touch $@ $(VENV)/.test $(VENV)/.core
 
 $(VENV)/.bench: pyproject.toml $(VENV)/bin/python
 	$(INSTALL) -e '.[bench]'

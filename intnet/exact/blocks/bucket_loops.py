@@ -113,27 +113,12 @@ def _inner_codes(x: F32, s: np.float32, z: np.float32, codes: np.ndarray) -> Non
 
 
 @rule
-def _affine_codes(x: F32, s: np.float32, z: np.float32, bits: int, codes: np.ndarray) -> np.int32:
-    """q = clip(round(x/s + z), 0, 2^bits - 1), bits up to 8; how many were clipped.
-
-    Defined by `spec/buckets.py: affine_way`.
-    """
-    wide_vectors()
-    k, t, inverse = near_one(s)
-    top, count = np.float32((1 << bits) - 1), np.int32(0)
-    for i in range(x.size):
-        r = np.rint(divided(x[i] * k, t, inverse) + z)
-        q = min(max(r, _ZERO), top)
-        count = np.int32(count + np.int32(q != r))
-        codes[i] = np.uint8(np.int32(q))
-    return count
-
-
-@rule
-def _stochastic_codes(
+def _affine_codes(
     x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarray, codes: np.ndarray
 ) -> np.int32:
-    """q = clip(floor(u) + [word < frac(u)], 0, 2^bits - 1), bits up to 8; how many were clipped.
+    """q = clip(R(x/s + z), 0, 2^bits - 1), bits up to 8; how many were clipped.
+
+    R(u) is floor(u) + [word < frac(u)], to nearest where `words` is empty.
 
     Defined by `spec/buckets.py: affine_way`.
     """
@@ -142,8 +127,11 @@ def _stochastic_codes(
     top, count = np.float32((1 << bits) - 1), np.int32(0)
     for i in range(x.size):
         u = divided(x[i] * k, t, inverse) + z
-        floor = np.floor(u)
-        r = floor + (_ONE if goes_up(u - floor, words[i]) else _ZERO)
+        if words.size:
+            floor = np.floor(u)
+            r = floor + (_ONE if goes_up(u - floor, words[i]) else _ZERO)
+        else:
+            r = np.rint(u)
         q = min(max(r, _ZERO), top)
         count = np.int32(count + np.int32(q != r))
         codes[i] = np.uint8(np.int32(q))
@@ -152,7 +140,7 @@ def _stochastic_codes(
 
 @rule
 def _wide_codes(x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarray, codes: np.ndarray) -> int:
-    """As the two above for any bits; `words` is empty where rounding is to nearest.
+    """As above for any bits.
 
     Defined by `spec/buckets.py: affine_way`.
     """
@@ -304,10 +292,8 @@ def _pack_piece(
             small[:n] = 0
         elif kind == AFFINE and inside:
             _inner_codes(x, s, z, small)
-        elif kind == AFFINE:
-            clipped = np.int64(_affine_codes(x, s, z, grade, small))
         else:
-            clipped = np.int64(_stochastic_codes(x, s, z, grade, words, small))
+            clipped = np.int64(_affine_codes(x, s, z, grade, words, small))
         small[n : (n + 7) // 8 * 8] = 0
         pack_bytes(small, n, width, out, at)
         return clipped

@@ -35,7 +35,7 @@ def affine_codes(x: np.ndarray, s: Any, z: Any, bits: int, words: np.ndarray) ->
     s, z = np.float32(s), np.float32(z)
     if bits <= 8:
         small = np.empty(x.size, np.uint8)
-        return small, int(compiled(loops._stochastic_codes)(x, s, z, bits, words, small))
+        return small, int(compiled(loops._affine_codes)(x, s, z, bits, words, small))
     wide = np.empty(x.size, np.uint64)
     return wide, int(compiled(loops._wide_codes)(x, s, z, bits, words, wide))
 

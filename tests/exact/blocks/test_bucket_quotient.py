@@ -126,7 +126,7 @@ def test_inner_codes_are_those_that_would_not_be_clipped(bits: int) -> None:
         scales, zeros = np.zeros(1, F32), np.zeros(1, F32)
         state, inner = loops.measure(x, loops.AFFINE, bits, 0, 0, scales, zeros, 0)
         codes, others = np.empty(64, np.uint8), np.empty(64, np.uint8)
-        clipped = affine_codes(x, scales[0], zeros[0], bits, codes)
+        clipped = affine_codes(x, scales[0], zeros[0], bits, np.empty(0, np.uint32), codes)
         assert state == loops.FINITE and inner == (clipped == 0)
         if inner:
             inside += 1

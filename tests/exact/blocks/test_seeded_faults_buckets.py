@@ -111,11 +111,8 @@ SWEEPS: dict[str, Callable[[], None]] = {
 
 PACKING, LOOPS, CODEC, QUOTIENTS = bitpack, bucket_loops, buckets, quotient
 INNER = "np.int32(np.rint(divided(x[i] * k, t, inverse) + z))"
-NEAREST = "r = np.rint(divided(x[i] * k, t, inverse) + z)\n        q = min(max(r, _ZERO), top)"
+NEAREST, CLIP = "            r = np.rint(u)", "q = min(max(r, _ZERO), top)"
 QUOTIENT = "divided(x[i] * k, t, inverse)"
-STOCHASTIC = (
-    "r = floor + (_ONE if goes_up(u - floor, words[i]) else _ZERO)\n        q = min(max(r, _ZERO), top)"
-)
 STEP = "np.float32((np.int64(1) << np.int64(bits)) - 1)\n    if s == _ZERO"
 PACKED, DRAWN = "piece, kind, grade, scales[k], z, inside", "drawn = words[start - first :]"
 
@@ -160,11 +157,10 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
         LOOPS, "r = np.int64(np.rint(u))", "r = np.int64(np.floor(u + np.float32(0.5)))", ["ties"]),
     "times 1/s": (LOOPS, INNER, INNER.replace(QUOTIENT, "x[i] * (_ONE / s)"), ["far"]),
     "(a - min)/s": (LOOPS, INNER, INNER.replace(f"{QUOTIENT} + z", "(x[i] + s * z) / s"), ["far"]),
-    "no clip above": (LOOPS, NEAREST, NEAREST.replace("min(max(r, _ZERO), top)", "max(r, _ZERO)"), ["ties"]),
-    "no clip below": (
-        LOOPS, STOCHASTIC, STOCHASTIC.replace("min(max(r, _ZERO), top)", "min(r, top)"), ["stochastic"]),
+    "no clip above": (LOOPS, CLIP, "q = max(r, _ZERO)", ["ties"]),
+    "no clip below": (LOOPS, CLIP, "q = min(r, top)", ["stochastic"]),
     "clipped not counted": (
-        LOOPS, "clipped = np.int64(_stochastic_codes(", "np.int64(_stochastic_codes(", ["stochastic"]),
+        LOOPS, "clipped = np.int64(_affine_codes(", "np.int64(_affine_codes(", ["stochastic"]),
     "word <= F": (LOOPS, "_MOST)) > word", "_MOST)) >= word", ["border"]),
     "1 is no fraction": (LOOPS, " or fraction >= _ONE", "", ["border"]),
     "24 bits of a word": (
