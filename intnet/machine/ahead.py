@@ -2,8 +2,8 @@
 
 Numba compiles a kernel when it is first called, one after another on one core. `kernels.json` lists what the
 first steps of each method call, by groups: a network with convolutions or without. Worker processes
-compile their shares into the cache, from where the step then loads them. A list that is incomplete costs time
-alone: what it lacks is compiled when it is called. `python -m bench.kernels` writes it.
+compile file after file into the cache, from where the step then loads them. A list that is incomplete costs
+time alone: what it lacks is compiled when it is called. `python -m bench.kernels` writes it.
 """
 
 import hashlib
@@ -13,7 +13,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -133,54 +134,57 @@ def _processor() -> str:
     return hashlib.sha256("\n".join(given + host).encode()).hexdigest()[:12]
 
 
-def shares(entries: Sequence[Sequence[Any]], workers: int) -> list[list[int]]:
-    """Places of entries by worker: the longest first, each to whom has least to do.
+def by_file(entries: Sequence[Sequence[Any]]) -> list[list[Sequence[Any]]]:
+    """Entries by their kernels' files, those that take longest first.
 
-    Kernels of one file stay together, for they share rules, which are compiled once a process.
+    Kernels of one file share rules, which are compiled once a process: they are for one process.
     """
-    files: dict[str, list[int]] = {}
-    for i, (name, *_) in enumerate(entries):
-        files.setdefault(name.rpartition(".")[0], []).append(i)
-    given: list[list[int]] = [[] for _ in range(workers)]
-    seconds = [0.0] * workers
-    costs = {file: sum(entries[i][1] for i in places) for file, places in files.items()}
-    for file in sorted(files, key=lambda file: -costs[file]):
-        least = seconds.index(min(seconds))
-        given[least] += files[file]
-        seconds[least] += costs[file]
-    return [sorted(share) for share in given]
+    files: dict[str, list[Sequence[Any]]] = {}
+    for entry in entries:
+        files.setdefault(entry[0].rpartition(".")[0], []).append(entry)
+    return sorted(files.values(), key=lambda share: -sum(seconds for _, seconds, _ in share))
 
 
 def _compile_all(entries: Sequence[Sequence[Any]], moved: Moved) -> None:
-    """Compile all entries, this process the first share."""
+    """Compile all entries, here and in workers: who is done takes the next file."""
     workers = max(1, min(numba.config.NUMBA_NUM_THREADS, len(entries) // 4))  # type: ignore[attr-defined]
     done, lock = [0], threading.Lock()
+    left = deque(by_file(entries))
+
+    def shares() -> Iterator[list[Sequence[Any]]]:
+        with suppress(IndexError):
+            while True:
+                yield left.popleft()
 
     def count() -> None:
         with lock:
             done[0] += 1
             moved(done[0], len(entries))
 
-    def follow(worker: subprocess.Popen[str]) -> None:
-        assert worker.stdout is not None
-        for _ in worker.stdout:
-            count()
+    def feed(worker: subprocess.Popen[str]) -> None:
+        """Hand files to a worker as long as there are any, and it lives."""
+        assert worker.stdin is not None and worker.stdout is not None
+        with suppress(BrokenPipeError), worker.stdin:
+            for share in shares():
+                worker.stdin.write(json.dumps(share) + "\n")
+                worker.stdin.flush()
+                for _ in share:
+                    if not worker.stdout.readline():
+                        return
+                    count()
 
     moved(0, len(entries))
-    own, *rest = ([entries[i] for i in share] for share in shares(entries, workers))
     with ExitStack() as stack:
-        readers = []
-        for share in rest:
+        feeders = []
+        for _ in range(1, workers):
             worker = stack.enter_context(subprocess.Popen(_WORKER, **_PIPES))
             stack.callback(worker.kill)
-            assert worker.stdin is not None
-            worker.stdin.write(json.dumps(share) + "\n")
-            worker.stdin.flush()
-            readers.append(threading.Thread(target=follow, args=(worker,)))
-            readers[-1].start()
-        _compile_share(own, count)
-        for reader in readers:
-            reader.join()
+            feeders.append(threading.Thread(target=feed, args=(worker,)))
+            feeders[-1].start()
+        for share in shares():
+            _compile_share(share, count)
+        for feeder in feeders:
+            feeder.join()
 
 
 def _compile_share(share: Sequence[Sequence[Any]], told: Callable[[], None]) -> None:
@@ -193,4 +197,5 @@ def _compile_share(share: Sequence[Sequence[Any]], told: Callable[[], None]) -> 
 
 
 if __name__ == "__main__":
-    _compile_share(json.loads(sys.stdin.readline()), lambda: print(flush=True))
+    for line in sys.stdin:
+        _compile_share(json.loads(line), lambda: print(flush=True))

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,20 +61,33 @@ def test_a_processor_without_vpdpbusd_is_not_asked_for_it(monkeypatch: pytest.Mo
     assert len({json.dumps(entry) for entry in whole} - set(left)) == len(by_fours)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
-def test_shares_are_all_of_it_and_even(workers: int) -> None:
+def test_kernels_of_one_file_stay_together_and_the_longest_come_first() -> None:
     seconds = (5.0, 0.1, 3.0, 2.0, 2.0, 1.0, 0.5, 4.0)
-    entries = [[f"room.file{i}.kernel", cost, []] for i, cost in enumerate(seconds)]
-    found = ahead.shares(entries, workers)
-    assert sorted(i for share in found for i in share) == list(range(8))
-    loads = [sum(entries[i][1] for i in share) for share in found]
-    assert max(loads) - min(loads) <= max(entry[1] for entry in entries)
+    entries = [[f"room.file{i % 3}.kernel{i}", cost, []] for i, cost in enumerate(seconds)]
+    assert [[entries.index(entry) for entry in share] for share in ahead.by_file(entries)] == [
+        [0, 3, 6], [1, 4, 7], [2, 5],
+    ]  # fmt: skip
 
 
-def test_kernels_of_one_file_stay_together() -> None:
-    entries = [[f"room.file{i % 3}.kernel{i}", 1.0, []] for i in range(12)]
-    for share in ahead.shares(entries, 3):
-        assert len({i % 3 for i in share}) == 1 and len(share) == 4
+@pytest.mark.parametrize("answers", [0, 1, 2])
+def test_a_worker_that_dies_holds_nobody_up(answers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers for so many of the two kernels of its file and is gone; the other files are compiled here."""
+    code = f"import sys; sys.stdin.readline(); print(end=chr(10) * {answers})"
+    entries = [[f"room.file{i // 2}.kernel", 1.0, []] for i in range(20)]
+    here: list[Any] = []
+    told: list[int] = []
+
+    def compiled(share: list[Any], count: Callable[[], None]) -> None:
+        time.sleep(0.1)
+        here.extend(share)
+        for _ in share:
+            count()
+
+    monkeypatch.setattr(ahead, "_WORKER", [sys.executable, "-c", code])
+    monkeypatch.setattr(ahead, "_compile_share", compiled)
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
+    ahead._compile_all(entries, lambda done, of: told.append(done))
+    assert len(here) in (18, 16) and told == [*range(len(here) + answers + 1)]
 
 
 @pytest.mark.slow
