@@ -71,7 +71,7 @@ def test_kernels_of_one_file_stay_together_and_the_longest_come_first() -> None:
 
 @pytest.mark.parametrize("answers", [0, 1, 2])
 def test_a_worker_that_dies_holds_nobody_up(answers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers for so many of the two kernels of its file and is gone; the other files are compiled here."""
+    """It answers for so many of the two kernels of its file and is gone; other files are compiled here."""
     code = f"import sys; sys.stdin.readline(); print(end=chr(10) * {answers})"
     entries = [[f"room.file{i // 2}.kernel", 1.0, []] for i in range(20)]
     here: list[Any] = []
