@@ -18,7 +18,6 @@ RUN    := runs/make-run
 PACK   := runs/make-run-pack
 # Collecting the tests takes 7 s with their bytecode kept and 20 without it, wherever the shell says not to keep it.
 export PYTHONDONTWRITEBYTECODE :=
-# Slow tests are three at a time on two cores: they wait for processes, signals and files.
 PYTEST := $(BIN)/python -m pytest --dist worksteal
 QUICK  := $(PYTEST) -n 2 -m "not slow and not digests"
 define MEASURED
@@ -33,6 +32,7 @@ run: $(VENV)/.core
 	$(BIN)/intnet golden $(RUN) --layer layer1.0.conv1 --out $(PACK)
 	$(BIN)/intnet check $(PACK)
 
+# Slow tests are three at a time on two cores: they wait for processes, signals and files.
 test: $(VENV)/.test
 	$(BIN)/python -m tests.support.warm
 	$(if $(COVERAGE),$(MEASURED),$(QUICK))
