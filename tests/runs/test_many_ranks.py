@@ -15,7 +15,7 @@ import pytest
 
 from intnet.cli.main import main
 from intnet.runs import run_folder
-from tests.support.command import afresh, last_line
+from tests.support.command import PYTHON, afresh, environment, last_line
 from tests.support.machines import machines
 from tests.support.mpi import command, mpirun, needs_mpi, settings
 
@@ -240,7 +240,10 @@ def test_ranks_with_other_settings_are_refused(tmp_path: Path) -> None:
 def test_ranks_on_other_processors_have_the_same_bits(
     other: str, tmp_path: Path, alone: Callable[..., tuple[Path, str]]
 ) -> None:
+    """Kernels are compiled ahead: the rank that has its own would wait for the other's at full speed."""
     each = [{}, machines()[other]]
+    code = "from intnet.machine import ahead; ahead.compile_kernels(ahead.group('wageubn', False))"
+    subprocess.run([*PYTHON, "-c", code], env=environment(**each[1]), check=True)
     found = mpirun(2, *train("wageubn", tmp_path / "many", "--steps", "3"), each=each)
     assert found.returncode == 0, found.stderr
     assert last_line(found.stdout) == alone("wageubn", "--steps", "3")[1]
