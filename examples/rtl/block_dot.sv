@@ -52,9 +52,15 @@ module block_dot #(
   wire minus = after[AW-1];
   wire [AW-1:0] size = `MUT_IS(7) && minus ? ~after : minus ? -after : after;  // MUT 7: ones' complement
   logic [31:0] p;  // position of the leading one
+  logic [AW-1:0] upper;  // size >> p
   always_comb begin
     p = 0;
-    for (int i = $clog2(AW) - 1; i >= 0; i--) if (size >> (p + (1 << i)) != 0) p = p + (1 << i);
+    upper = size;
+    for (int i = $clog2(AW) - 1; i >= 0; i--)
+      if (upper >> (1 << i) != 0) begin
+        p = p + (1 << i);
+        upper = upper >> (1 << i);
+      end
   end
   // The result's lowest bit: 23 below the leading one, or the least subnormal's.
   wire [31:0] t = p < SUBNORMAL + 23 && !`MUT_IS(8) ? SUBNORMAL : p - 23;  // MUT 8: 24 bits of a subnormal

@@ -17,24 +17,27 @@ from intnet.ops.range_norm import range_norm
 from intnet.ops.scale import scale
 from intnet.ops.sigmoid import sigmoid, silu, tanh
 
-OPS: dict[str, Op] = {
-    "adaptive_avg_pool2d": adaptive_avg_pool2d,
-    "add": add,
-    "add_bias": add_bias,
-    "avg_pool2d": avg_pool2d,
-    "batch_norm": batch_norm,
-    "cast": cast,
-    "conv2d": conv2d,
-    "dropout": dropout,
-    "flatten": flatten,
-    "global_avg_pool": global_avg_pool,
-    "linear": linear,
-    "max_pool2d": max_pool2d,
-    "range_norm": range_norm,
-    "relu": relu,
-    "scale": scale,
-    "sigmoid": sigmoid,
-    "silu": silu,
-    "softmax_cross_entropy": softmax_cross_entropy,
-    "tanh": tanh,
-}
+__all__ = [
+    "OPS",
+    "adaptive_avg_pool2d",
+    "add",
+    "add_bias",
+    "avg_pool2d",
+    "batch_norm",
+    "cast",
+    "conv2d",
+    "dropout",
+    "flatten",
+    "global_avg_pool",
+    "linear",
+    "max_pool2d",
+    "range_norm",
+    "relu",
+    "scale",
+    "sigmoid",
+    "silu",
+    "softmax_cross_entropy",
+    "tanh",
+]
+
+OPS: dict[str, Op] = {name: globals()[name] for name in __all__ if name != "OPS"}

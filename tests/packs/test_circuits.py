@@ -173,7 +173,7 @@ def test_the_c_model_gives_every_word(name: str, settings: Settings, compiler: s
 # -- proofs --------------------------------------------------------------------------------------
 
 
-LONG = ["block_dot"]  # whose accumulator of 539 bits takes the prover a minute
+LONG = ["block_dot"]  # whose accumulator of 539 bits takes the prover half a minute and more
 
 
 @pytest.mark.slow

@@ -278,7 +278,7 @@ def test_what_is_declared_for_a_port_is_no_other_name(name: str) -> None:
         units.own(replace(OWN, signals=lambda p, s: ports), to_odd, ALL)
 
 
-@pytest.mark.parametrize("name", ["holds", "v0", "low12", "size3", "length1_2"])
+@pytest.mark.parametrize("name", ["holds", "v0", "low12", "size3", "size3_0", "high1_2"])
 def test_names_of_the_definition_in_systemverilog_are_its_own(name: str) -> None:
     with pytest.raises(PackError, match=f"the definition in SystemVerilog has a {name} of its own"):
         check_name(name, "a port of adds")

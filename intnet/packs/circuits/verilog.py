@@ -74,17 +74,18 @@ def _operation(node: Wire, a: str, b: str) -> str:
 
 
 def _length(node: Wire) -> list[str]:
-    """Bits of |a|, by its leading one."""
-    a, width = node.args[0], bits(node.args[0])
-    out, size = f"v{node.place}", f"size{node.place}"
-    lines = [f"wire [{width - 1}:0] {size} = v{a.place} < 0 ? -v{a.place} : v{a.place};"]
-    found = number(0, bits(node))
-    for bit in range(width):  # one wire a bit: the length of the bits up to it
-        name = f"length{node.place}_{bit}"
-        value = number(bit + 1, bits(node))
-        lines.append(f"wire signed [{bits(node) - 1}:0] {name} = {size}[{bit}] ? {value} : {found};")
-        found = name
-    return [*lines, f"wire signed [{bits(node) - 1}:0] {out} = {found};"]
+    """Bits of |a|: the place of its leading one, found by halves, and one more, or 0 where there is none."""
+    a, width, place = node.args[0], bits(node.args[0]), node.place
+    rest = f"size{place}"
+    lines, digits = [f"wire [{width - 1}:0] {rest} = v{a.place} < 0 ? -v{a.place} : v{a.place};"], []
+    for k in reversed(range((width - 1).bit_length())):  # what is left has 2^(k + 1) bits
+        half, digit, part = 1 << k, f"high{place}_{k}", f"size{place}_{k}"
+        lines.append(f"wire {digit} = {rest} >> {half} != 0;")
+        lines.append(f"wire [{half - 1}:0] {part} = {digit} ? {rest} >> {half} : {rest};")
+        rest = part
+        digits.append(digit)
+    found = f"{{{', '.join(digits)}}} + {rest}" if digits else rest
+    return [*lines, f"wire signed [{bits(node) - 1}:0] v{place} = {found};"]
 
 
 def _statements(node: Wire) -> list[str]:

@@ -42,7 +42,7 @@ _TESTBENCH = """
     clocks entered idle tail age born takes gives shown kept timeout had waited refused stalled beats_held
     results_held alone begun resets place until_reset reset_clock reset_at midway armed midvector fresh
 """
-_DEFINITION = re.compile(r"holds|(v|low|size)\d+|length\d+_\d+")  # wires of `circuits/verilog.py`
+_DEFINITION = re.compile(r"holds|(v|low|size)\d+|(size|high)\d+_\d+")  # wires of `circuits/verilog.py`
 # what `pack.svh` and the testbench declare beside a port
 _BESIDE = """
     {0}_words {0}_file {0}_kept unused_{0} {0}_BEAT_BITS
