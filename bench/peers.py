@@ -19,6 +19,8 @@ try:
 except ImportError:
     torch = None
 
+__all__ = ["MISSING", "onnx_runtime", "qtorch", "torch"]
+
 MISSING: list[str] = []  # one line a peer that is not here: what to do, or why
 
 if torch is None:

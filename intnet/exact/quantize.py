@@ -22,10 +22,10 @@ from numpy.typing import ArrayLike
 
 from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
 from intnet.exact import ap_fixed, microscaling, small_floats
-from intnet.exact.expressions import Exact, Expression, FloatExact, exact
+from intnet.exact.expressions import Exact, Expression, exact
 from intnet.exact.own import quantize as own
 from intnet.exact.parts import Parts, parts
-from intnet.exact.sources import Root, floor_log2
+from intnet.exact.sources import FloatExact, Root, floor_log2
 from intnet.numbers import rng, shares
 from intnet.numbers.ap_fixed import ApFixed
 from intnet.numbers.formats import (

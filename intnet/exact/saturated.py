@@ -18,9 +18,10 @@ import numpy as np
 
 from intnet.errors import FormatError, ShapeError
 from intnet.exact.ap_fixed import MODES as AP_MODES
-from intnet.exact.expressions import FloatExact, exact
+from intnet.exact.expressions import exact
 from intnet.exact.parts import bit_length, narrowed, parts, rounded
 from intnet.exact.quantize import words_of
+from intnet.exact.sources import FloatExact
 from intnet.numbers.ap_fixed import ApFixed
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Levels, OwnFormat
 from intnet.numbers.microscaling import BIAS, BlockScaled

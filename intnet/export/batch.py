@@ -14,12 +14,12 @@ import numpy as np
 from intnet.datasets import Dataset
 from intnet.datasets.dataset import Images
 from intnet.errors import ConfigError
-from intnet.exact.blocks.block_float import LEAST, SIDE
+from intnet.exact.blocks.block_loops import LEAST, SIDE
 from intnet.export import block_float, digits
 from intnet.export import program as p
-from intnet.export.block_ops import EXACT
-from intnet.export.program import Op, Program, Value
-from intnet.export.values import CODES, FLOAT32
+from intnet.export.block_ops import EXACT, BlockProduct, Blocks, Plus
+from intnet.export.program import Program
+from intnet.export.values import CODES, FLOAT32, Op, Value
 from intnet.methods.method import to_float32
 from intnet.numbers.qtensor import QTensor
 from intnet.training.inference import EVALUATION_BATCH, Scores, as_codes, scores
@@ -72,7 +72,7 @@ def _outputs(program: Program, images: np.ndarray) -> tuple[np.ndarray, np.ndarr
             values = [program.values[k] for k in op.reads]
             given = [exponents(one) for one in values]
             made[place], scales[place] = block_float.RULES[type(op)](op, values, given, *read)
-        elif isinstance(op, p.Blocks | p.BlockProduct):
+        elif isinstance(op, Blocks | BlockProduct):
             made[place] = BLOCK_RULES[type(op)](op, program.values[op.reads[0]], value, *read)
         else:
             made[place] = RULES[type(op)](op, value, *read)
@@ -96,7 +96,7 @@ def _product(op: p.Product, out: Value, x: np.ndarray) -> np.ndarray:
     return _sums(op, out, x.astype(kind), op.weight.astype(kind)).astype(np.int64)
 
 
-def _sums(op: p.Product | p.BlockProduct, out: Value, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+def _sums(op: p.Product | BlockProduct, out: Value, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Both of one type, which holds every sum."""
     if w.ndim == 2:
         return np.asarray(x @ w.T)
@@ -154,11 +154,11 @@ def _norm(op: p.Norm, out: Value, x: np.ndarray) -> np.ndarray:
     return np.asarray((x - op.mean) * op.r * op.gamma + op.beta)
 
 
-def _plus(op: p.Plus, out: Value, x: np.ndarray, *y: np.ndarray) -> np.ndarray:
+def _plus(op: Plus, out: Value, x: np.ndarray, *y: np.ndarray) -> np.ndarray:
     return np.asarray(x + (y[0] if op.b is None else op.b))
 
 
-def _blocks(op: p.Blocks, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
+def _blocks(op: Blocks, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
     """What the codes of a block stand for, which float32 has."""
     if given.form == CODES:
         x = np.ldexp(x.astype(np.float64), given.exponent).astype(np.float32)
@@ -173,7 +173,7 @@ def _blocks(op: p.Blocks, given: Value, out: Value, x: np.ndarray) -> np.ndarray
     return made[..., : x.shape[-1]].astype(np.float32)
 
 
-def _block_product(op: p.BlockProduct, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
+def _block_product(op: BlockProduct, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
     """Digit by digit, as `digits.py` has it."""
     lengths = digits.count(given.reach, given.exponent), max(op.digits) + 1
     sums = [np.zeros((len(x), *out.shape)) for _ in range(sum(lengths) - 1)]
@@ -200,6 +200,6 @@ RULES: dict[type[Op], Callable[..., np.ndarray]] = {
     p.MeanPool: _mean_pool,
     p.Flatten: _images,
     p.Norm: _norm,
-    p.Plus: _plus,
+    Plus: _plus,
 }
-BLOCK_RULES: dict[type[Op], Callable[..., np.ndarray]] = {p.Blocks: _blocks, p.BlockProduct: _block_product}
+BLOCK_RULES: dict[type[Op], Callable[..., np.ndarray]] = {Blocks: _blocks, BlockProduct: _block_product}

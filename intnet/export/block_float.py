@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from intnet.export import program as p
-from intnet.export.program import Value
+from intnet.export.values import Op, Value
 
 INT = 63  # bits of an int64 beside its sign
 EXPONENTS = range(-320, 321)  # of the powers of two that float32 and its scales meet; below, all is 0
@@ -127,4 +127,4 @@ def _each(v: np.ndarray, x: np.ndarray) -> np.ndarray:
     return v.reshape(-1, *[1] * (x.ndim - 1))
 
 
-RULES: dict[type[p.Op], Callable[..., tuple[np.ndarray, np.ndarray]]] = {p.Scaled: _scaled, p.Norm: _norm}
+RULES: dict[type[Op], Callable[..., tuple[np.ndarray, np.ndarray]]] = {p.Scaled: _scaled, p.Norm: _norm}

@@ -20,7 +20,8 @@ from math import prod
 import numpy as np
 
 from intnet.errors import ConfigError, NumberError, ShapeError
-from intnet.exact.blocks.block_float import LEAST, SIDE, blocks_shape, expand
+from intnet.exact.blocks.block_float import blocks_shape, expand
+from intnet.exact.blocks.block_loops import LEAST, SIDE
 from intnet.export import digits
 from intnet.export.values import BLOCKS, FLOAT32, Op, Pair, Shape, Value, fixed, floating, sums_shape
 

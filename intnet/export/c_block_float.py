@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from intnet.export import program as p
-from intnet.export.program import Value
+from intnet.export.values import Value
 
 HELPERS = {
     "step_of(": """\

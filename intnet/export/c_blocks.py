@@ -1,4 +1,4 @@
-"""Blocks of four channels as C99: statements of `program.Blocks` and `program.BlockProduct`, their helpers.
+"""Blocks of four channels as C99: statements of `Blocks` and `BlockProduct` of `block_ops.py`, their helpers.
 
 Codes are int8_t, the exponents of their units int16_t a block, above the least that there may be. A sum is
 kept as digits of 2^10, as `digits.py` has it: products of a block are added up in 32 bits, and shifted to the
@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from intnet.exact.blocks.block_float import LEAST, SIDE
+from intnet.exact.blocks.block_loops import LEAST, SIDE
 from intnet.export import digits
-from intnet.export import program as p
-from intnet.export.block_ops import blocks_of
+from intnet.export.block_ops import BlockProduct, blocks_of
 from intnet.export.digits import CODE, DIGIT, ENOUGH
-from intnet.export.program import Value
-from intnet.export.values import FLOAT32
+from intnet.export.values import FLOAT32, Value
 
 HELPERS = {
     "blocked(": f"""\
@@ -84,7 +82,7 @@ def blocks(value: Value, read: Value, source: str, bits: str, codes: str, units:
 
 
 def product(
-    op: p.BlockProduct, value: Value, read: Value, arrays: Sequence[str], wide: int, window: Sequence[str]
+    op: BlockProduct, value: Value, read: Value, arrays: Sequence[str], wide: int, window: Sequence[str]
 ) -> list[str]:
     """Statements that set v, a float, for channel i at a place of the image.
 

@@ -24,10 +24,10 @@ import numpy as np
 
 from intnet.export import c_block_float, c_blocks, c_frame
 from intnet.export import program as p
-from intnet.export.block_ops import blocks_of
+from intnet.export.block_ops import BlockProduct, Blocks, Plus, blocks_of
 from intnet.export.c_block_float import Source
-from intnet.export.program import Op, Program, Value, plain
-from intnet.export.values import BLOCKS, FLOAT32, bits_of
+from intnet.export.program import Program, plain
+from intnet.export.values import BLOCKS, FLOAT32, Op, Value, bits_of
 
 SIZES = (8, 16, 32, 64)
 A_LINE = 16  # constants
@@ -92,7 +92,7 @@ def _container(value: Value) -> tuple[str, int]:
 
 
 def _elementwise(op: Op) -> bool:
-    floats = (isinstance(op, p.Norm) and op.wl == 0) or (isinstance(op, p.Plus) and op.b is not None)
+    floats = (isinstance(op, p.Norm) and op.wl == 0) or (isinstance(op, Plus) and op.b is not None)
     return floats or isinstance(op, ELEMENTWISE)
 
 
@@ -169,7 +169,7 @@ class Writer:
         op, value = self.program.ops[place], self.program.values[place]
         if isinstance(op, p.Scaled | p.Norm) and value.scale == place:
             return [self._named(group), *self._scaled(op, group, out)]
-        if isinstance(op, p.Blocks):
+        if isinstance(op, Blocks):
             return [self._named(group), *self._blocks(op, value, out, self._units[place])]
         at = "i" if len(value.shape) == 1 else f"(y * {value.shape[1]} + x) * {value.shape[2]} + i"
         tail = [line for k in group[1:] for line in self._element(k)]
@@ -216,14 +216,14 @@ class Writer:
     def _named(self, group: list[int]) -> str:
         return f"  /* {plain(' -> '.join(self.program.ops[k].name for k in group))} */"
 
-    def _blocks(self, op: p.Blocks, value: Value, out: Slot, units: Slot) -> list[str]:
+    def _blocks(self, op: Blocks, value: Value, out: Slot, units: Slot) -> list[str]:
         """Codes and units of what is float32, or becomes it."""
         (read,) = (self.program.values[k] for k in op.reads)
         bits = str(op.bits.flat[0]) if op.bits.size == 1 else f"{self._array(f'bits_{op.name}', op.bits)}[k]"
         source = self._slot[self._stored(op.reads[0])].name
         return c_blocks.blocks(value, read, source, bits, out.name, units.name)
 
-    def _block_product(self, op: p.BlockProduct, value: Value) -> list[str]:
+    def _block_product(self, op: BlockProduct, value: Value) -> list[str]:
         """Of one channel, with the digits of its sum."""
         (read,), place = (self.program.values[k] for k in op.reads), self._stored(op.reads[0])
         last = (0, *range(2, op.weight.ndim), 1)  # channels last, as values have them
@@ -263,7 +263,7 @@ class Writer:
         sources = [self._slot[self._stored(k)].name for k in op.reads]
         if isinstance(op, p.Product):
             return self._product(op, value, sources[0])
-        if isinstance(op, p.BlockProduct):
+        if isinstance(op, BlockProduct):
             return self._block_product(op, value)
         if isinstance(op, p.Pool):
             return self._pool(op, sources[0])
@@ -323,7 +323,7 @@ class Writer:
             return [f"v = v * {a} + {b};"]
         if isinstance(op, p.Curve):
             return self._curve(op)
-        if isinstance(op, p.Plus) and op.b is not None:
+        if isinstance(op, Plus) and op.b is not None:
             return [f"v += {self._array(f'b_{op.name}', op.b)}[i];"]
         if isinstance(op, p.Norm):
             return [f"v = normed(v, {', '.join(f'{name}[i]' for name in self._constants(op))});"]

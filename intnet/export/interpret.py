@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from intnet.export import program as p
-from intnet.export.program import Op, Program, Shape, Value
-from intnet.export.values import CODES
+from intnet.export.block_ops import BlockProduct, Blocks, Plus
+from intnet.export.program import Program
+from intnet.export.values import CODES, Op, Shape, Value
 from intnet.spec import block_float, float_batch_norm
 from intnet.spec.float32 import add32, chain32, div32, to_float32
 from intnet.spec.formats import Scaled, quantize
@@ -47,7 +48,7 @@ def outputs(program: Program, image: Sequence[int]) -> list[Made]:
             q: Any = quantize(total, Scaled(op.wl)) if op.wl else Made(total, 0)
             made.append(Made(q.codes, q.exponent))
             continue
-        if isinstance(op, p.Blocks):
+        if isinstance(op, Blocks):
             read = [Made(read[0].real(), 0)]
         codes = RULES[type(op)](
             op, [one.codes for one in read] or [list(image)], [program.values[k] for k in op.reads], value
@@ -97,14 +98,14 @@ def _product(op: p.Product, read: list[Codes], shapes: list[Value], out: Value) 
     return _sums_of(op, op.weight, read[0], shapes[0].shape, out)
 
 
-def _block_product(op: p.BlockProduct, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+def _block_product(op: BlockProduct, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     """`block_float.exact`, each sum rounded once."""
     w = op.weight.astype(object) * 2 ** op.each.astype(object)
     sums = _sums_of(op, w, read[0], shapes[0].shape, out)
     return [to_float32(v * Fraction(2) ** op.exponent) for v in sums]
 
 
-def _sums_of(op: p.Product | p.BlockProduct, weight: np.ndarray, x: Codes, shape: Shape, out: Value) -> Codes:
+def _sums_of(op: p.Product | BlockProduct, weight: np.ndarray, x: Codes, shape: Shape, out: Value) -> Codes:
     w = weight.reshape(*weight.shape[:2], -1).tolist()
     if len(out.shape) == 1:
         return [sum(v * row[i][0] for i, v in enumerate(x)) for row in w]
@@ -122,14 +123,14 @@ def _sums_of(op: p.Product | p.BlockProduct, weight: np.ndarray, x: Codes, shape
     return made
 
 
-def _blocks(op: p.Blocks, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+def _blocks(op: Blocks, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     """An image as a batch of one: what the blocks stand for."""
     bits = {(0, *at): int(b) for at, b in np.ndenumerate(op.widths(out.shape))}
     values = [Fraction(v) for v in read[0]]
     return block_float.quantize(Tensor((1, *out.shape), values), bits, (0, len(out.shape))).real().values
 
 
-def _plus(op: p.Plus, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+def _plus(op: Plus, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     b = [] if op.b is None else [Fraction(v) for v in op.b.tolist()]
     other = [b[i % len(b)] for i in range(len(read[0]))] if b else read[1]
     return [add32(v, w) for v, w in zip(read[0], other, strict=True)]
@@ -193,7 +194,7 @@ RULES: dict[type[Op], Callable[..., Codes]] = {  # of the operation, what it rea
     p.SumPool: _windows(sum),
     p.MeanPool: _mean,
     p.Flatten: _images,
-    p.Blocks: _blocks,
-    p.BlockProduct: _block_product,
-    p.Plus: _plus,
+    Blocks: _blocks,
+    BlockProduct: _block_product,
+    Plus: _plus,
 }

@@ -20,9 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from intnet.export import program as p
+from intnet.export.block_ops import BlockProduct, Blocks, Plus
 from intnet.export.c_frame import identifiers
-from intnet.export.program import Op, Program, plain
-from intnet.export.values import CODES, bits_of
+from intnet.export.program import Program, plain
+from intnet.export.values import CODES, Op, bits_of
 from intnet.numbers import hexfiles
 from intnet.packs.export.memories import TEXTS
 
@@ -79,13 +80,13 @@ def constants(program: Program) -> list[Constant]:
 
 
 def _tensors(program: Program, op: Op) -> Iterator[tuple[str, np.ndarray, int | None]]:
-    if isinstance(op, p.Product | p.BlockProduct):
+    if isinstance(op, p.Product | BlockProduct):
         yield "weight", op.weight, op.exponent
-        if isinstance(op, p.BlockProduct):
+        if isinstance(op, BlockProduct):
             yield "steps", op.steps, None
-    elif isinstance(op, p.Blocks) and op.bits.size > 1:
+    elif isinstance(op, Blocks) and op.bits.size > 1:
         yield "bits", op.bits, None
-    elif isinstance(op, p.Plus) and op.b is not None:
+    elif isinstance(op, Plus) and op.b is not None:
         yield "float32 b", op.b.view(np.int32), None
     elif isinstance(op, p.Affine):
         (read,) = (program.values[k] for k in op.reads)
@@ -198,14 +199,14 @@ def _by_image(op: p.Scaled | p.Norm) -> str:
 
 def _in_floats(op: Op) -> str:
     """Of operations on float32 and blocks, and of joins."""
-    if isinstance(op, p.BlockProduct):
+    if isinstance(op, BlockProduct):
         window = (
             f"; stride {op.stride}, padding {op.padding}, groups {op.groups}" if op.weight.ndim == 4 else ""
         )
         return f": weights in units of 2^({op.exponent} + steps), sums rounded to float32{window}"
-    if isinstance(op, p.Blocks):
+    if isinstance(op, Blocks):
         b = "bits" if op.bits.size > 1 else op.bits.flat[0]
         return f": b = {b}, code * 2^(e - b + 1), e the least with max abs(x) < 2^e of four channels"
     if isinstance(op, p.Add):
         return f": x * 2^{op.shifts[0]} + y * 2^{op.shifts[1]}"
-    return f": x + {'y' if op.b is None else 'b'} in float32" if isinstance(op, p.Plus) else ""
+    return f": x + {'y' if op.b is None else 'b'} in float32" if isinstance(op, Plus) else ""

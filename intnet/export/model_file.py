@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import CheckpointError, IntnetError
-from intnet.export.program import OPS, Op, Program
-from intnet.export.values import bits_of
+from intnet.export.program import OPS, Program
+from intnet.export.values import Op, bits_of
 from intnet.numbers import bitpack
 from intnet.runs import archive, records
 from intnet.runs.archive import Arrays, PathLike

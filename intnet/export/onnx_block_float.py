@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike
 from intnet.export import block_float
 from intnet.export import program as p
 from intnet.export.onnx_graph import Graph
-from intnet.export.program import Value
+from intnet.export.values import Value
 
 
 def scaled(

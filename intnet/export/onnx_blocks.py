@@ -1,4 +1,4 @@
-"""Blocks of four channels as nodes of ONNX: `program.Blocks`, `program.BlockProduct` for `onnx_graph.Graph`.
+"""Blocks of four channels as nodes of ONNX: those of `block_ops.py`, for `onnx_graph.Graph`.
 
 Blocks are held as the numbers that they stand for, in float64, where powers of two and their products with
 codes are exact. A block's exponent is found by halves; products are those of `digits.py`, a MatMul of float64
@@ -15,17 +15,16 @@ from math import prod
 
 import numpy as np
 
-from intnet.exact.blocks.block_float import LEAST, SIDE
+from intnet.exact.blocks.block_loops import LEAST, SIDE
 from intnet.export import digits
-from intnet.export import program as p
+from intnet.export.block_ops import Blocks
 from intnet.export.digits import DIGIT, ENOUGH
 from intnet.export.onnx_block_float import float_power
 from intnet.export.onnx_graph import Graph
-from intnet.export.program import Value
-from intnet.export.values import FLOAT32
+from intnet.export.values import FLOAT32, Value
 
 
-def blocks(g: Graph, op: p.Blocks, value: Value, read: Value, x: str) -> str:
+def blocks(g: Graph, op: Blocks, value: Value, read: Value, x: str) -> str:
     """float64: what the codes stand for."""
     x = g.cast(x, np.float64)
     if read.form != FLOAT32:

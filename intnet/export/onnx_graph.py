@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from intnet.errors import ConfigError
-from intnet.export.program import Program, Value
+from intnet.export.program import Program
+from intnet.export.values import Value
 
 if TYPE_CHECKING:
     import onnx

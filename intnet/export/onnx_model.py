@@ -28,6 +28,7 @@ from numpy.typing import DTypeLike
 
 from intnet.export import onnx_block_float, onnx_blocks
 from intnet.export import program as p
+from intnet.export.block_ops import BlockProduct, Blocks, Plus
 from intnet.export.onnx_graph import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
@@ -38,8 +39,8 @@ from intnet.export.onnx_graph import (
     installed,
     modelled,
 )
-from intnet.export.program import Op, Program, Value
-from intnet.export.values import CODES, FLOAT32
+from intnet.export.program import Program
+from intnet.export.values import CODES, FLOAT32, Op, Value
 
 if TYPE_CHECKING:
     import onnx
@@ -114,7 +115,7 @@ class Network(Graph):
             made = self._curve(op, value, names[0], read[0])
         elif isinstance(op, p.Relu):
             made = self.node("Max", [names[0], self.constant([0], _kind(value))])
-        elif isinstance(op, p.Plus | p.Norm | p.Blocks | p.BlockProduct):
+        elif isinstance(op, Plus | p.Norm | Blocks | BlockProduct):
             made = self._floats(op, value, names, read[0])
         elif isinstance(op, p.Pool):
             made = self._pool(op, value, names[0], read[0])
@@ -125,18 +126,18 @@ class Network(Graph):
         return made
 
     def _floats(
-        self, op: p.Plus | p.Norm | p.Blocks | p.BlockProduct, value: Value, names: list[str], read: Value
+        self, op: Plus | p.Norm | Blocks | BlockProduct, value: Value, names: list[str], read: Value
     ) -> str:
         if isinstance(op, p.Norm):
             return onnx_block_float.normed(self, op, read, names[0])
-        if isinstance(op, p.Blocks):
+        if isinstance(op, Blocks):
             return onnx_blocks.blocks(self, op, value, read, names[0])
-        if isinstance(op, p.BlockProduct):
+        if isinstance(op, BlockProduct):
             return self._block_product(op, value, names[0], read)
         b = [] if op.b is None else [self.channel(op.b, value, np.float32)]
         return self.node("Add", [*names, *b])
 
-    def _block_product(self, op: p.BlockProduct, value: Value, x: str, read: Value) -> str:
+    def _block_product(self, op: BlockProduct, value: Value, x: str, read: Value) -> str:
         """A product of float64 for every pair of digits, and their sums rounded."""
         sums: dict[int, list[str]] = {}
         for low, part in onnx_blocks.bands(self, read, x):
@@ -187,9 +188,7 @@ class Network(Graph):
         made = self.node("MatMul", [self.constant(_dense(op.weight, op.groups), kind), seen])
         return self._image(self.cast(made, np.int64), value)
 
-    def _seen(
-        self, op: p.Product | p.BlockProduct, value: Value, x: str, read: Value, kind: DTypeLike
-    ) -> str:
+    def _seen(self, op: p.Product | BlockProduct, value: Value, x: str, read: Value, kind: DTypeLike) -> str:
         """(N, Cin kh kw, Ho Wo): what the windows of a convolution read."""
         seen = self._windows(op, value, x, read, self.constant(0, kind))
         return self.node("Reshape", [seen, self.constant([0, read.shape[2] * prod(op.kernel), -1])])

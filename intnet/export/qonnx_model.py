@@ -29,8 +29,8 @@ from intnet.export import batch
 from intnet.export import program as p
 from intnet.export.block_ops import MANTISSA
 from intnet.export.onnx_graph import CHANNELS_LAST, IMAGES, LOGITS, installed, modelled
-from intnet.export.program import Op, Program, Value
-from intnet.export.values import CODES, word_bits
+from intnet.export.program import Program
+from intnet.export.values import CODES, Op, Value, word_bits
 
 if TYPE_CHECKING:
     import onnx

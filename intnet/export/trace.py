@@ -21,10 +21,11 @@ import numpy as np
 from intnet.autograd import Node, Op, Tensor, Watcher, watched
 from intnet.errors import ConfigError
 from intnet.exact.blocks.block_float import BlockTensor
-from intnet.export import curves
+from intnet.export import curves, values
 from intnet.export import program as p
+from intnet.export.block_ops import BlockProduct, Blocks, Plus
 from intnet.export.program import Images, Program
-from intnet.export.values import FLOAT32
+from intnet.export.values import BITS, FLOAT32, Pair
 from intnet.methods.method import Method
 from intnet.methods.trace import Event
 from intnet.models.model import Model
@@ -70,13 +71,13 @@ def trace(model: Model, method: Method, images: np.ndarray, exponent: int) -> Pr
     return Program(tuple(_needed(seen.ops, last)))
 
 
-def _needed(ops: list[p.Op], last: int) -> list[p.Op]:
+def _needed(ops: list[values.Op], last: int) -> list[values.Op]:
     """Those that the last one depends on, renumbered."""
     keep, places = {last}, dict[int, int]()
     for place in range(last, -1, -1):
         if place in keep:
             keep |= set(ops[place].reads)
-    found: list[p.Op] = []
+    found: list[values.Op] = []
     for place in sorted(keep):
         places[place] = len(found)
         found.append(replace(ops[place], reads=tuple(places[k] for k in ops[place].reads)))
@@ -90,7 +91,7 @@ class Follower(Watcher):
     """
 
     def __init__(self, method: Method, first: Images, images: QTensor) -> None:
-        self.method, self.ops, self.dens = method, list[p.Op]([first]), dict[int, int]()
+        self.method, self.ops, self.dens = method, list[values.Op]([first]), dict[int, int]()
         self.values = [first.value()]
         self._made: dict[int, int | Waiting] = {id(images): 0}
         self._constants: dict[int, Any] = {}
@@ -158,7 +159,7 @@ class Follower(Watcher):
             )
         return place
 
-    def _push(self, op: p.Op) -> int:
+    def _push(self, op: values.Op) -> int:
         self.ops.append(op)
         self.values.append(p.valued(op, len(self.values), self.values))
         return len(self.ops) - 1
@@ -207,7 +208,7 @@ class Follower(Watcher):
         bits = made.bits[0].astype(np.int64)
         if np.all(bits == bits.flat[0]):
             bits = bits.reshape(-1)[:1]
-        return self._push(p.Blocks(event.name, (x,), bits))
+        return self._push(Blocks(event.name, (x,), bits))
 
     def _scaled(self, x: int | Waiting, wl: int, where: str) -> int:
         """In block float, with what waits ahead of it; codes that have wl bits stay as they are."""
@@ -269,7 +270,7 @@ class Follower(Watcher):
     def _add_bias(self, y: Any, b: Any, *, where: str = "") -> int | Waiting:
         place = self.place(y, where)
         if self.values[place].form == FLOAT32:
-            return self._push(p.Plus(f"{where}/x1", (place,), b))
+            return self._push(Plus(f"{where}/x1", (place,), b))
         bias = self._constant(b, f"{where}/b")
         if self.values[place].scale is None:
             return self._affine(place, None, bias, f"{where}/x1")
@@ -302,12 +303,12 @@ class Follower(Watcher):
         where = f"the join after {self.ops[-1].name}"
         places = [self.plain(self.place(v, where), where) for v in (x, y)]
         if all(self.values[k].form == FLOAT32 for k in places):
-            return self._push(p.Plus(where, tuple(places)))
+            return self._push(Plus(where, tuple(places)))
         if any(self.values[k].scale is not None for k in places):
             return Waiting(where, places[0], {}, reads=tuple(places))
         exponents = [self.values[k].exponent for k in places]
         shifts = exponents[0] - min(exponents), exponents[1] - min(exponents)
-        if max(shifts) > p.BITS:
+        if max(shifts) > BITS:
             raise ConfigError(f"{where}: its branches' exponents {exponents} are too far apart")
         return self._push(p.Add(where, tuple(places), shifts))
 
@@ -324,11 +325,11 @@ class Follower(Watcher):
             return place
         return self._push(p.Flatten("flatten", (self.plain(place, "flatten"),)))
 
-    def _max_pool(self, x: Any, *, kernel: p.Pair, stride: p.Pair, padding: p.Pair = (0, 0)) -> int:
+    def _max_pool(self, x: Any, *, kernel: Pair, stride: Pair, padding: Pair = (0, 0)) -> int:
         name = f"{self.ops[-1].name}, pooled"
         return self._push(p.MaxPool(name, (self.plain(self.place(x, name), name),), kernel, stride, padding))
 
-    def _avg_pool(self, x: Any, *, kernel: p.Pair, stride: p.Pair, padding: p.Pair = (0, 0)) -> int:
+    def _avg_pool(self, x: Any, *, kernel: Pair, stride: Pair, padding: Pair = (0, 0)) -> int:
         name = f"{self.ops[-1].name}, summed"
         place = self.plain(self.place(x, name), name)
         if self.values[place].form == FLOAT32:
@@ -338,7 +339,7 @@ class Follower(Watcher):
             self.dens[made] = prod(kernel)
         return made
 
-    def _adaptive_pool(self, x: Any, *, output: p.Pair) -> int:
+    def _adaptive_pool(self, x: Any, *, output: Pair) -> int:
         (rows, cols, _), (down, across) = self.values[self.place(x, "mean")].shape, output
         if rows % down or cols % across:
             raise ConfigError(
@@ -376,17 +377,17 @@ class Follower(Watcher):
         return made
 
 
-def block_product(name: str, read: int, w: BlockTensor, **window: Any) -> p.BlockProduct:
+def block_product(name: str, read: int, w: BlockTensor, **window: Any) -> BlockProduct:
     """The product by weights in blocks; blocks of zeros have the least step."""
     q, units = w.to_qtensor(), w.steps().astype(np.int64)
     live = w.live.view(bool)
     least = int(units[live].min(initial=1 << 9)) if live.any() else 0
     steps = np.where(live, units - least, 0)
-    return p.BlockProduct(name, (read,), q.codes.astype(np.int64), least, steps, **window)
+    return BlockProduct(name, (read,), q.codes.astype(np.int64), least, steps, **window)
 
 
 def _lifted(codes: np.ndarray, shift: int, where: str) -> np.ndarray:
     """int64 codes * 2^shift; ConfigError beyond."""
-    if codes.size and int(np.abs(codes).max()).bit_length() + shift > p.BITS:
+    if codes.size and int(np.abs(codes).max()).bit_length() + shift > BITS:
         raise ConfigError(f"{where}: exponents that meet are {shift} bits apart, beyond what 64 bits hold")
     return codes << shift

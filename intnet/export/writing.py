@@ -13,7 +13,8 @@ import numpy as np
 from intnet.datasets.places import without_folder
 from intnet.errors import ConfigError, DataError
 from intnet.export import batch, c_source, memories, model_file, onnx_model, qonnx_model
-from intnet.export.program import BlockProduct, Program
+from intnet.export.block_ops import BlockProduct
+from intnet.export.program import Program
 from intnet.export.trace import trace
 from intnet.runs import files
 from intnet.runs.archive import PathLike

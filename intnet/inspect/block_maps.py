@@ -9,7 +9,8 @@ layer one panel, blocks of the batch down, of channels across.
 
 import numpy as np
 
-from intnet.exact.blocks.block_float import SIDE, WIDTHS, blocks_of
+from intnet.exact.blocks.block_float import WIDTHS, blocks_of
+from intnet.exact.blocks.block_loops import SIDE
 from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat
 

@@ -12,8 +12,10 @@ import numpy as np
 
 from intnet.exact.blocks.buckets import Packed
 from intnet.exact.blocks.mx_blocks import Along
-from intnet.inspect.explain import Explanation, Index, Rounding, explain
+from intnet.inspect.explain import Explanation, explain
 from intnet.inspect.explain_blocks import mantissa_bits
+from intnet.inspect.explain_buckets import Rounding
+from intnet.inspect.explain_rules import Index
 from intnet.inspect.measure import codes_of, compare, in_bucket_steps, in_values
 from intnet.inspect.operands import Operands
 from intnet.inspect.trail import HALF, bucket_trail

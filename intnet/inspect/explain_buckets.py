@@ -19,7 +19,7 @@ from intnet.inspect.explain_blocks import Block, Shared
 from intnet.inspect.explain_rules import Disagreement, Index, comma, rule
 from intnet.methods.trace import Event
 from intnet.spec import buckets as spec
-from intnet.spec.float32 import CHUNK, ONE, Rounded
+from intnet.spec.float32 import CHUNK, ONE, Rounded, quotient
 from intnet.spec.rounding import Decision
 
 WORD = 64  # bits of a packed word
@@ -255,7 +255,7 @@ def _scaling(
         return _level_scaling(codec, units, first, image)
     if codec.kind == "symmetric":
         reach = spec.reach_of(units)
-        s = spec.quotient(reach, 2 ** (b - 1) * spec.ONE)
+        s = quotient(reach, 2 ** (b - 1) * ONE)
         top = Operation("T", "the 99.999th percentile of |a|, at least 1e-10", _real(reach), _real(reach))
         return (top, _told("s", "T/2^(b-1)", s)), s.value, None
     made = spec.scaling(min(units), max(units), b)

@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from intnet.inspect.explain import Explanation, Rounding, Term, Value
+from intnet.inspect.explain import Explanation, Term, Value
 from intnet.inspect.explain_blocks import Block, Shared
-from intnet.inspect.explain_buckets import Bucket, Operation
+from intnet.inspect.explain_buckets import Bucket, Operation, Rounding
 from intnet.inspect.explain_rules import comma
 from intnet.inspect.measure import Measured
 from intnet.methods.symbols import Symbol

@@ -21,6 +21,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic, overload
 from numba.np import arrayobj
 
@@ -275,7 +276,7 @@ def _shaped_code(ctx: Any, array: Any, shape: Any) -> Generated:
         for size in reversed(sizes[1:]):
             strides.insert(0, builder.mul(strides[0], size))
         arrayobj.populate_array(new, old.data, sizes, strides, old.itemsize, old.meminfo, old.parent)
-        return arrayobj.impl_ret_borrowed(context, builder, signature.return_type, new._getvalue())
+        return impl_ret_borrowed(context, builder, signature.return_type, new._getvalue())
 
     assert array.layout == "C", f"shaped takes contiguous arrays, not {array}"
     return array.copy(ndim=len(shape))(array, shape), codegen

@@ -22,7 +22,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from intnet.errors import ConfigError
-from intnet.exact.blocks.block_float import SIDE, WIDTHS, Axes, BlockTensor, blocks_shape, quantize_blocks
+from intnet.exact.blocks.block_float import WIDTHS, Axes, BlockTensor, blocks_shape, quantize_blocks
+from intnet.exact.blocks.block_loops import SIDE
 from intnet.methods import dynasty_map, symbols
 from intnet.methods.dynasty_map import FIRST, Given
 from intnet.methods.float32 import Float32

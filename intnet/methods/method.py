@@ -28,8 +28,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from intnet.exact.blocks.signs import Signs
-from intnet.exact.expressions import Exact, FloatExact, exact
+from intnet.exact.expressions import Exact, exact
 from intnet.exact.quantize import quantize
+from intnet.exact.sources import FloatExact
 from intnet.methods.options import check_patterns, parse_options
 from intnet.methods.packing import MASK, Held, Packing, split
 from intnet.methods.symbols import PACKED, Symbol

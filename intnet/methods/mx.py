@@ -20,7 +20,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from intnet.errors import ConfigError
-from intnet.exact.blocks.mx_blocks import SIZE, Along, InBlocks, quantize_along
+from intnet.exact.blocks.mx_blocks import Along, InBlocks, quantize_along
+from intnet.exact.blocks.mx_loops import SIZE
 from intnet.methods import symbols
 from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, of_batch, to_float32

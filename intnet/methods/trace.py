@@ -14,7 +14,8 @@ import numpy as np
 
 from intnet.exact.blocks.buckets import Codec, Mix, Packed
 from intnet.exact.blocks.mx_blocks import Along
-from intnet.exact.expressions import Exact, FloatExact, Root
+from intnet.exact.expressions import Exact
+from intnet.exact.sources import FloatExact, Root
 from intnet.numbers.formats import BlockFloat, FixedPoint, Flag, Format, Levels
 from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.qtensor import QTensor, max_abs

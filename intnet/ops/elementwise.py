@@ -20,7 +20,8 @@ from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import expressions
 from intnet.exact.blocks.signs import Signs
-from intnet.exact.expressions import Exact, FloatExact, exact
+from intnet.exact.expressions import Exact, exact
+from intnet.exact.sources import FloatExact
 from intnet.machine.buffers import empty
 from intnet.machine.jit import pjit, prange
 from intnet.numbers import shares

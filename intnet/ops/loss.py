@@ -22,10 +22,11 @@ import numpy as np
 from intnet.autograd import Op, Saved
 from intnet.errors import ConfigError, DataError, NumberError, ShapeError
 from intnet.exact.expressions import exact
+from intnet.machine.instructions import fma32
 from intnet.machine.jit import njit
 from intnet.numbers import shares
 from intnet.numbers.batch_sums import GROUP, settle, stack_lines
-from intnet.numbers.fp32 import exp32, fma32, log32
+from intnet.numbers.fp32 import exp32, log32
 
 
 @njit

@@ -25,7 +25,8 @@ import numpy as np
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ContainerError, FormatError, ShapeError
-from intnet.exact.expressions import Exact, Root
+from intnet.exact.expressions import Exact
+from intnet.exact.sources import Root
 from intnet.numbers import shares
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.elementwise import codes_of

@@ -21,7 +21,8 @@ import numpy as np
 
 from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, FormatError, ShapeError
-from intnet.exact.expressions import Exact, FloatExact, exact
+from intnet.exact.expressions import Exact, exact
+from intnet.exact.sources import FloatExact
 from intnet.machine.buffers import empty
 from intnet.machine.instructions import shaped
 from intnet.machine.jit import pjit, prange

@@ -22,9 +22,11 @@ from intnet.errors import IntnetError, PackError
 from intnet.packs import contract, device, hdl, layers, layouts, lines, tiles, units
 from intnet.packs.diagnosis import Verdict, diagnose, misplaced
 from intnet.packs.layers import network
+from intnet.packs.layouts import TILE
 from intnet.packs.mistakes import Words
-from intnet.packs.pack import CASES, CONTRACT, LAYOUT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry_of
+from intnet.packs.pack import CASES, CONTRACT, LAYOUT, MANIFEST, VERSION, Pack, cases_text, entry_of
 from intnet.packs.ports import INFERENCE, LAYERS, NETWORK, Case, Draft, Port
+from intnet.runs.archive import PathLike
 from intnet.spec.tensor import place_of
 
 Make = TypeVar("Make")
@@ -290,7 +292,7 @@ def recompute(pack: Pack) -> Result:
     cannot = f"what {MANIFEST} says cannot be run again"
     with runnable(pack, REDRAFT, "this intnet makes", cannot) as redraft:
         asked = pack.manifest["about"]
-        tiled = tiles.tiled(redraft(pack), asked.get(tiles.TILE, {}))
+        tiled = tiles.tiled(redraft(pack), asked.get(TILE, {}))
         return _recomputed(pack, layouts.laid_out(tiled, layouts.Choice(**asked.get(LAYOUT, {}))))
 
 

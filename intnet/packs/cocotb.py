@@ -18,22 +18,23 @@ from typing import Any
 from intnet.errors import ConfigError, PackError
 from intnet.packs import pack
 from intnet.packs.play import SHOWN, Scoreboard, Session
+from intnet.runs.archive import PathLike
 
 __all__ = ["Scoreboard", "generics", "play"]
 
 RESET_CLOCKS = 3
 
 
-def generics(held: pack.Pack | pack.PathLike) -> dict[str, int]:
+def generics(held: pack.Pack | PathLike) -> dict[str, int]:
     """The parameters of a pack's unit as its module takes them, for `runner.build(parameters=...)`."""
     return dict(Scoreboard(held).unit["generics"])
 
 
 async def play(
     dut: Any,
-    held: pack.Pack | pack.PathLike,
+    held: pack.Pack | PathLike,
     *,
-    out: pack.PathLike | None = None,
+    out: PathLike | None = None,
     names: Mapping[str, str] | None = None,
     period: int | None = 10,
 ) -> Scoreboard:

@@ -21,6 +21,7 @@ from intnet.errors import PackError
 from intnet.packs import pack
 from intnet.packs.hdl.stream import HOLDS, MOST_HELD, PATIENCE, RESETS
 from intnet.packs.ports import Port
+from intnet.runs.archive import PathLike
 
 Words = Mapping[str, str | int]  # of a port: its bits, the highest first, or the number that they are
 SHOWN = 8  # faults
@@ -37,7 +38,7 @@ class Scoreboard:
     given:   what came, as bits; faults: what was wrong, a line each
     """
 
-    def __init__(self, held: pack.Pack | pack.PathLike) -> None:
+    def __init__(self, held: pack.Pack | PathLike) -> None:
         self.pack = held if isinstance(held, pack.Pack) else pack.read(held)
         if "unit" not in self.pack.manifest["about"]:
             raise PackError(f"{self.pack.folder}: a pack of layers; give that of a unit")
@@ -113,7 +114,7 @@ class Scoreboard:
                 return f"; those are the words of result {other}: {what}"
         return ""
 
-    def write(self, folder: pack.PathLike) -> None:
+    def write(self, folder: PathLike) -> None:
         """What was given as the files of a device, x and z too; the folder may be there."""
         root = Path(folder)
         root.mkdir(parents=True, exist_ok=True)

@@ -17,9 +17,10 @@ from typing import Any
 from intnet.machine.ranks import World, current
 from intnet.methods.trace import PathTable
 from intnet.runs import config, files, kept_data, rank_messages, report, run_folder
+from intnet.runs.archive import PathLike
 from intnet.runs.config import CHECKPOINT_EVERY, Plan
 from intnet.runs.identity import identity
-from intnet.runs.kept import CHECKPOINT, CONFIG, PathLike
+from intnet.runs.kept import CHECKPOINT, CONFIG
 from intnet.runs.run_folder import RunFolder
 from intnet.training.tape import Tape
 from intnet.training.train import Run

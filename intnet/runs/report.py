@@ -15,7 +15,7 @@ from typing import Any
 import intnet
 from intnet.errors import CheckpointError
 from intnet.machine.ranks import current
-from intnet.methods.method import Held
+from intnet.methods.packing import Held
 from intnet.methods.trace import PathRow, PathTable
 from intnet.runs import records
 from intnet.show.tables import Cell, Column, Table, text

@@ -41,9 +41,10 @@ from intnet.runs import (
     report,
     state_dicts,
 )
+from intnet.runs.archive import PathLike
 from intnet.runs.config import CHECKPOINT_EVERY, Plan
 from intnet.runs.identity import IDENTITY, check_same_data, identity
-from intnet.runs.kept import CHECKPOINT, CONFIG, PathLike, resume_command
+from intnet.runs.kept import CHECKPOINT, CONFIG, resume_command
 from intnet.runs.metrics import cut_metrics, epoch_line, history, read_metrics, step_lines
 from intnet.runs.process import memory, taken
 from intnet.training.history import StepReport

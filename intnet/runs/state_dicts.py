@@ -30,8 +30,9 @@ from intnet.models.model import Model
 from intnet.numbers.formats import Direct
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import tensor_files
+from intnet.runs.archive import PathLike
 from intnet.runs.flattened import Sides, flattened
-from intnet.runs.tensor_files import PathLike, Stored
+from intnet.runs.tensor_files import Stored
 
 MEAN, VARIANCE = "running_mean", "running_var"
 STATISTICS = {MEAN: 0, VARIANCE: 1}  # and what they are ahead of the first step

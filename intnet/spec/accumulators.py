@@ -27,10 +27,9 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from intnet.spec.microscaling import log2_floor
 from intnet.spec.rounding import Mode, overflow
 from intnet.spec.small_floats import Float, decode, encode
-from intnet.spec.tensor import power
+from intnet.spec.tensor import log2_floor, power
 
 CHUNK = 1024
 ORDERS = ("ascending", "chunks", "tree")

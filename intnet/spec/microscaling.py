@@ -111,7 +111,7 @@ def quantize_block(
     bits: int = 32,
 ) -> Block:
     """A block: its scale, then every element."""
-    if any(x in ("nan", "inf", "-inf") for x in xs):
+    if any(isinstance(x, str) and x != "-0" for x in xs):
         return Block(NAN, [0] * len(xs), 0, 0)
     scale = scale_of(max(abs(Fraction(x)) for x in xs), element, rule)  # Fraction('-0') is 0
     if scale == NAN:

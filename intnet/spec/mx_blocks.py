@@ -34,12 +34,11 @@ from intnet.spec.microscaling import (
     digits,
     greatest,
     greatest_binade,
-    log2_floor,
     quantize_block,
 )
 from intnet.spec.rounding import Mode, decision
 from intnet.spec.small_floats import Float
-from intnet.spec.tensor import Place, Tensor, index_of, places, power
+from intnet.spec.tensor import Place, Tensor, index_of, log2_floor, places, power
 
 SIZE = 32  # elements of a block
 

@@ -137,17 +137,22 @@ def encode(
     Zero keeps the sign of what was rounded to it. `word` is the random word, cut to `bits` bits. ValueError
     for a NaN where there is none, OverflowError where the policy is 'error'.
     """
-    if x == "nan":
-        return Made(format.nan, False, False)
-    negative = x.startswith("-") if isinstance(x, str) else x < 0
-    sign = 2 ** (format.bits - 1) if negative else 0
-    if x == "-0":
-        return Made(sign, False, False)
     if isinstance(x, str):
-        return Made(beyond(format, sign, False), format.overflow != "infinity", False)
+        return _no_number(x, format)
+    sign = 2 ** (format.bits - 1) if x < 0 else 0
     made = decision(number_of(Fraction(x), format), mode, word, bits)
     inexact = made.fraction != 0
     if abs(made.rounded) <= format.greatest:
         return Made(sign + abs(made.rounded), False, inexact)
-    towards_zero = mode in ("to_zero", "to_pos" if negative else "to_neg")
+    towards_zero = mode in ("to_zero", "to_pos" if x < 0 else "to_neg")
     return Made(beyond(format, sign, towards_zero), True, inexact)
+
+
+def _no_number(x: str, format: Float) -> Made:
+    """The word of '-0', of an infinity or a NaN."""
+    if x == "nan":
+        return Made(format.nan, False, False)
+    sign = 2 ** (format.bits - 1) if x.startswith("-") else 0
+    if x == "-0":
+        return Made(sign, False, False)
+    return Made(beyond(format, sign, False), format.overflow != "infinity", False)

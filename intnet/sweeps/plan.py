@@ -32,7 +32,8 @@ from intnet.errors import ConfigError, unknown
 from intnet.numbers import rng
 from intnet.runs import definition, files, records
 from intnet.runs import run_folder as runs
-from intnet.runs.identity import IDENTITY, OF_SOME, data_sha256
+from intnet.runs.config import CHECKPOINT_EVERY
+from intnet.runs.identity import IDENTITY, OF_SOME, data_sha256, identity
 from intnet.training.train import Run
 
 PLAN, RUNS = "sweep.json", "runs"
@@ -94,7 +95,7 @@ class Asked:
     data_dir: str | None = None
     epochs: int = 1
     steps: int | None = None
-    checkpoint_every: int = runs.CHECKPOINT_EVERY
+    checkpoint_every: int = CHECKPOINT_EVERY
     augment: str | None = None
     image_size: int | None = None
 
@@ -259,15 +260,15 @@ def make(asked: Asked) -> Plan:
         model = models.make(asked.model, data.image_shape, data.classes)
         method = methods.make(point.method, **point.settings)
         run = Run(model, method, data, asked.batch_size, asked.seeds[0], augment)
-        identity = runs.identity(run, sha256)
-        own |= identity.get("plugins", {})
-        points[i] = dataclasses.replace(point, options=identity["options"])
-        options = _NUMBER.sub(_as_float, json.dumps([point.method, _ordered(identity["options"])]))
+        told = identity(run, sha256)
+        own |= told.get("plugins", {})
+        points[i] = dataclasses.replace(point, options=told["options"])
+        options = _NUMBER.sub(_as_float, json.dumps([point.method, _ordered(told["options"])]))
         other = known.setdefault(options, points[i])
         if other is not points[i]:
             raise ConfigError(f"two points are the same: {_whole(other)}, and {_whole(point)}: leave one out")
     steps = asked.steps or asked.epochs * run.steps_per_epoch
-    common = {key: identity[key] for key in (*COMMON, *OF_SOME) if key in identity}
+    common = {key: told[key] for key in (*COMMON, *OF_SOME) if key in told}
     if own:
         common["plugins"] = dict(sorted(own.items()))
     lengths = (steps, run.steps_per_epoch, asked.checkpoint_every)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from intnet.exact.expressions import Exact, FloatExact
+from intnet.exact.expressions import Exact
+from intnet.exact.sources import FloatExact
 from intnet.inspect.explain import value_at
 from intnet.inspect.operands import Operands
 from intnet.methods.trace import Event

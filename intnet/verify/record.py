@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from intnet.autograd import Node, Op, Watcher
-from intnet.exact.expressions import Exact, FloatExact
+from intnet.exact.expressions import Exact
+from intnet.exact.sources import FloatExact
 from intnet.methods.trace import Event
 from intnet.ops.elementwise import add
 

@@ -15,6 +15,7 @@ import pytest
 import z3
 
 from intnet.exact.blocks import bucket_loops as loops
+from intnet.exact.blocks.quotient import divided, near_one
 from intnet.machine import instructions
 from tests.proofs.machine import I32, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.reals import CHOICES, Factor, newton, real, whole
@@ -144,12 +145,12 @@ def exact_residual(f: Any) -> bool:
     return z3.is_true(z3.simplify(got == 1 + (1 - q) * e, som=True))
 
 
-@pytest.mark.parametrize(("function", "claim"), [(loops.goes_up, stochastic), (loops.near_one, power)])
+@pytest.mark.parametrize(("function", "claim"), [(loops.goes_up, stochastic), (near_one, power)])
 def test_decisions(function: Any, claim: Callable[[Any], Claim]) -> None:
     prove(claim(function))
 
 
-STEPS = [loops.divided, instructions._quotient_in_kernels]
+STEPS = [divided, instructions._quotient_in_kernels]
 
 
 @pytest.mark.parametrize("function", STEPS)
@@ -161,8 +162,8 @@ FAULTS = [
     (loops.goes_up, "> word", ">= word", stochastic),
     (loops.goes_up, "min(fraction * _WORDS, _MOST)", "min(fraction * _WORDS, _WORDS)", stochastic),
     (loops.goes_up, " or fraction >= _ONE", "", stochastic),
-    (loops.near_one, "np.int32(1)) <<", "np.int32(0)) <<", power),
-    (loops.near_one, "np.int32(254)", "np.int32(250)", power),
+    (near_one, "np.int32(1)) <<", "np.int32(0)) <<", power),
+    (near_one, "np.int32(254)", "np.int32(250)", power),
 ]
 
 
@@ -175,12 +176,12 @@ def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, cla
     ("right", "wrong"), [("fma32(-t, q, x)", "fma32(t, q, x)"), ("inverse, q)", "inverse, -q)")]
 )
 def test_another_step_is_found(right: str, wrong: str) -> None:
-    assert not newton_step(with_fault(loops.divided, right, wrong))
+    assert not newton_step(with_fault(divided, right, wrong))
 
 
 @pytest.mark.parametrize("field", [0, 1, 2, 127, 253, 254])
 def test_near_one_of_numbers(field: int) -> None:
     """As Python runs it: the same s*k."""
     s = np.array([field << 23 | 5], np.int32).view(np.float32)[0]
-    k, t, inverse = plain(loops.near_one)(s)
+    k, t, inverse = plain(near_one)(s)
     assert float(t) == float(s) * float(k) and 2.0**-22 <= float(t) < 4 and inverse == np.float32(1) / t

@@ -16,6 +16,7 @@ from intnet.errors import NumberError
 from intnet.exact.blocks.block_float import BlockTensor, quantize_blocks
 from intnet.ops import conv2d, linear
 from intnet.spec import block_float
+from intnet.spec.tensor import places
 from tests.support.opcheck import run, tensor, values
 
 MATRIX, IMAGE, WEIGHT = (0, 1), (0, 3), (0, 1)  # axes of 4x4 blocks
@@ -45,7 +46,7 @@ def differences(got: BlockTensor, want: block_float.Blocks) -> list[str]:
     """The names of all parts of a block tensor that are not the oracle's."""
     blocks = counts(want.shape, want.axes)
     units = {block: e - max(want.bits[block], 1) + 1 for block, e in want.exponents.items()}
-    each = [units[block_float.block_of(place, want.axes)] for place in block_float.places(want.shape)]
+    each = [units[block_float.block_of(place, want.axes)] for place in places(want.shape)]
     q = got.to_qtensor()
     same = {
         "shape": got.shape == want.shape and tuple(got.axes) == want.axes,

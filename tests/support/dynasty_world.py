@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from intnet import methods
-from intnet.exact.blocks.block_float import BlockTensor
+from intnet.exact.blocks.block_float import BlockTensor, quantize_blocks
 from intnet.methods import dynasty as library
 from intnet.spec.block_float import Blocks
 from intnet.spec.methods.step import Now
@@ -76,15 +77,12 @@ def recorded() -> Iterator[dict[str, BlockTensor]]:
     made: dict[str, BlockTensor] = {}
 
     def note(x: np.ndarray, bits: int | np.ndarray, axes: tuple[int, int], where: str = "") -> BlockTensor:
-        made[where] = original(x, bits, axes, where)
+        made[where] = quantize_blocks(x, bits, axes, where)
         return made[where]
 
-    original = library.quantize_blocks
-    library.quantize_blocks = note
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "quantize_blocks", note)
         yield made
-    finally:
-        library.quantize_blocks = original
 
 
 def run_case(case: Case) -> list[Result]:

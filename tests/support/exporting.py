@@ -18,11 +18,12 @@ from intnet.export import batch, c_source, onnx_graph, onnx_model, writing
 from intnet.export.program import Program
 from intnet.export.values import CODES
 from intnet.models.model import Model
-from intnet.spec import data, inference
+from intnet.spec import inference
 from intnet.spec import models as spec_models
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
 from intnet.spec.models import Net
+from intnet.spec.tensor import Fixed
 from intnet.training.train import Run
 from tests.support.states import state_of
 from tests.support.two_worlds import random_images
@@ -70,7 +71,7 @@ def by_the_definition(run: Run, net: str, images: np.ndarray) -> list[Fraction]:
     now, shape = Now(run.seed, run.step, run.steps_per_epoch), (1, *images.shape[1:])
     found = []
     for image in images:
-        given = data.Fixed(shape, image.reshape(-1).tolist(), run.data.exponent)
+        given = Fixed(shape, image.reshape(-1).tolist(), run.data.exponent)
         found += inference.logits(NETS[net][0], module, settings, state, given, now).values
     return found
 

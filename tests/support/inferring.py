@@ -8,10 +8,11 @@ import numpy as np
 
 from intnet.autograd import Tensor as Value
 from intnet.ops.loss import float_logits
-from intnet.spec import data, inference
+from intnet.spec import inference
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
 from intnet.spec.models import Net
+from intnet.spec.tensor import Fixed
 from intnet.training.inference import as_codes, classified, ranks
 from intnet.training.train import Run
 from tests.support.states import state_of
@@ -22,7 +23,7 @@ def agree(run: Run, net: Net, images: np.ndarray) -> None:
     codes = as_codes(images, run.data.exponent)
     module = METHODS[run.method.name]
     settings = module.Settings.from_options(run.method.settings())
-    given = data.Fixed(images.shape, images.reshape(-1).tolist(), run.data.exponent)
+    given = Fixed(images.shape, images.reshape(-1).tolist(), run.data.exponent)
     now = Now(run.seed, run.step, run.steps_per_epoch)
     want = inference.logits(net, module, settings, state_of(run), given, now)
     got = classified(run.model, run.method, images, run.data.exponent)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.exact import expressions, lane, rows
+from intnet.exact import lane, loops, rows
 from intnet.machine.jit import SMALL
 from intnet.numbers import rng
 from intnet.numbers.qtensor import QTensor, Status
@@ -24,7 +24,7 @@ F = Fraction
 
 def replace_kernels(patch: pytest.MonkeyPatch, **others: Any) -> None:
     """Other kernels for `exact_lane`; `exact_quick` keeps its own, for a kernel compiles in what it calls."""
-    patch.setattr(lane, "kernels", SimpleNamespace(**{**vars(lane.kernels), **others}))
+    patch.setattr(lane, "kernels", SimpleNamespace(**{**vars(lane.kernels), **others}))  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def taking(*names: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         replace_kernels(patch, **{name: recorded(name) for name in LANES})
         for name in ("round_rows", "round_limbs", "round_floats", "limb_rows"):
-            patch.setattr(expressions.loops, name, lambda *_, n=name: pytest.fail(f"{n} ran"))
+            patch.setattr(loops, name, lambda *_, n=name: pytest.fail(f"{n} ran"))
         yield
     assert ran == list(names)
 

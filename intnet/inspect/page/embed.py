@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import FormatError
-from intnet.exact.blocks.block_float import SIDE
+from intnet.exact.blocks.block_loops import SIDE
 from intnet.exact.blocks.buckets import Codec, Packed, reach_of
-from intnet.exact.blocks.mx_blocks import SIZE, Along
+from intnet.exact.blocks.mx_blocks import Along
+from intnet.exact.blocks.mx_loops import SIZE
 from intnet.exact.expressions import Exact, Expression, exact
 from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import as_spec

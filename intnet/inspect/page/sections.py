@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import intnet
-from intnet.inspect.explain import Index
+from intnet.inspect.explain_rules import Index
 from intnet.inspect.gradient_error import Compared
 from intnet.inspect.measure import Measured
 from intnet.inspect.operands import Operands

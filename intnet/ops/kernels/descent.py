@@ -19,8 +19,8 @@ import numpy as np
 
 from intnet.errors import ShapeError
 from intnet.machine.buffers import empty
+from intnet.machine.instructions import fma32
 from intnet.machine.jit import pjit, prange, rule
-from intnet.numbers.fp32 import fma32
 
 PART = 1 << 14  # elements whose overflows are counted together
 

@@ -19,10 +19,10 @@ from intnet.errors import PackError
 from intnet.packs.by_spec import mx
 from intnet.packs.pack import Pack
 from intnet.packs.ports import OF_LAYERS, Json
-from intnet.spec.block_float import block_of, places
+from intnet.spec.block_float import block_of
 from intnet.spec.formats import flag_decode, flag_encode
 from intnet.spec.mx_blocks import Along
-from intnet.spec.tensor import Fixed, Tensor, power
+from intnet.spec.tensor import Fixed, Tensor, places, power
 from intnet.spec.values import Quotient, Value, exact
 from intnet.spec.wires import cut
 

@@ -8,7 +8,8 @@ from math import prod
 from typing import Any
 
 from intnet.packs.by_spec.plain import Plain
-from intnet.packs.tiles import PARTIAL, TILE, Product, products
+from intnet.packs.layouts import TILE
+from intnet.packs.tiles import PARTIAL, Product, products
 from intnet.spec import convolution as conv
 from intnet.spec.tensor import Fixed, Tensor
 

@@ -13,13 +13,13 @@ from intnet.packs.by_spec import mx
 from intnet.packs.by_spec.plain import Plain
 from intnet.spec import buckets
 from intnet.spec import float32 as floats
-from intnet.spec.block_float import Blocks, block_of, exponent, places
+from intnet.spec.block_float import Blocks, block_of, exponent
 from intnet.spec.formats import Format, Way
 from intnet.spec.methods.saved import Packed
 from intnet.spec.methods.step import Seen, curve_code
 from intnet.spec.mx_blocks import Along, InBlock
 from intnet.spec.rounding import Decision, Mode, decision
-from intnet.spec.tensor import Tensor, power
+from intnet.spec.tensor import Tensor, places, power
 from intnet.spec.values import Curve, Roots, exact
 
 FRACTION_BITS = 32

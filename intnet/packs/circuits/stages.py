@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from intnet.packs.circuits.faults import Change, Fault, argument, lowest, needed, plain, titles, wrapping
+from intnet.packs.circuits.fast import needed
+from intnet.packs.circuits.faults import Change, Fault, argument, lowest, plain, titles, wrapping
 from intnet.spec.wires import Circuit, Wire, span, width
 
 WIDTHS = 64  # of an adder that are tried

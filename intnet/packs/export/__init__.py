@@ -19,8 +19,9 @@ from pathlib import Path
 from intnet.errors import ConfigError, PackError, unknown
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.packs.export import arrays, c_arrays, image, memories
-from intnet.packs.pack import Pack, PathLike, refused
+from intnet.packs.pack import Pack, refused
 from intnet.runs import files
+from intnet.runs.archive import PathLike
 
 KINDS = {kind: partial(memories.files, kind) for kind in memories.TEXTS} | {
     "c": c_arrays.files, "npz": arrays.files

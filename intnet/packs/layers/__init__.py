@@ -31,7 +31,7 @@ from intnet.packs.layers.capture import Captured, Taps, rates, remember, remembe
 from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
 from intnet.packs.ports import Draft, Json
-from intnet.runs import run_folder
+from intnet.runs.identity import identity
 from intnet.training.train import Run
 
 __all__ = ["draft", "redraft"]
@@ -46,7 +46,7 @@ def draft(run: Run, layers: Sequence[str], steps: int = 1, advance: Advance | No
     """
     chosen = [layer for layer in run.model.all_layers() if layer.name in layers]
     generator = {"kind": "layers", "layers": [layer.name for layer in chosen], "step": run.step + 1}
-    made = Maker(run.method, generator | {"steps": steps} | run_folder.identity(run))
+    made = Maker(run.method, generator | {"steps": steps} | identity(run))
     for _ in range(steps):
         taps = Taps(chosen, run.method)
         with taps:

@@ -28,7 +28,7 @@ from intnet.packs.layers.paths import Maker
 from intnet.packs.layers.wiring import Wiring
 from intnet.packs.pack import Pack
 from intnet.packs.ports import HEADS, INFERENCE, LOSS, NETWORK, Draft, Json
-from intnet.runs import run_folder
+from intnet.runs.identity import identity
 from intnet.training.inference import as_codes, evaluation_batch
 from intnet.training.train import Run
 
@@ -112,7 +112,7 @@ def draft(run: Run, steps: int, advance: Advance) -> Draft:
     PackError for a network that is more than layers and sums of two branches, or too large.
     """
     generator = {"kind": NETWORK, "step": run.step + 1, "steps": steps}
-    made = Maker(run.method, generator | run_folder.identity(run))
+    made = Maker(run.method, generator | identity(run))
     for _ in range(steps):
         labels = run.batch(run.step)[1]
         with Whole(run.model, run.method) as whole:
@@ -174,7 +174,7 @@ def inference(run: Run, images: int) -> Draft:
         )
     step = run.step + 1
     generator = {"kind": INFERENCE, "images": images, "step": step, "steps": 1}
-    made = Maker(run.method, generator | run_folder.identity(run))
+    made = Maker(run.method, generator | identity(run))
     batch = as_codes(evaluation_batch(run.data, 0, images)[0], run.data.exponent)
     _infer(made, run.model, run.method, batch, {"step": step, "epoch": run.step // run.steps_per_epoch})
     return made.draft()

@@ -30,6 +30,7 @@ from intnet.packs import lines, ports
 from intnet.packs.layers import blocks, graph, heads, mx_blocks, worth
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Labels, Names, array_of
+from intnet.packs.layers.wiring import Origin
 from intnet.packs.ports import HEADS, INFERENCE, LAYERS, Case, Draft, Json
 from intnet.spec import batch_norm, float_batch_norm
 
@@ -159,7 +160,7 @@ class Maker:
             out["before"][key] = dump(kept, base, "in", meaning=means)
         return out
 
-    def _maker(self, origin: graph.Origin, value: Any) -> Event | None:
+    def _maker(self, origin: Origin, value: Any) -> Event | None:
         """The event in which another layer of the pack made just this value."""
         events = self._told_of[origin[0][1]].events if len(origin) == 1 else ()
         return next((event for event in events if graph.same(event.result, value)), None)

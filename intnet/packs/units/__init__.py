@@ -5,6 +5,7 @@ signals (what a unit is) -> words (what it gives) -> scales, listing (all of the
 -> drafts (a pack of them), models (it as C)
 """
 
-from intnet.packs.units.drafts import LEVELS, UNITS, draft, own
+from intnet.packs.units.drafts import LEVELS, draft, own
+from intnet.packs.units.listing import UNITS
 
 __all__ = ["LEVELS", "UNITS", "draft", "own"]

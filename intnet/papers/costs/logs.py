@@ -30,6 +30,7 @@ from intnet.papers.costs.adapt_costs import FLOAT_BITS, LayerSize
 from intnet.papers.costs.dynasty_costs import START_BITS, Curve, LayerMaps, Width
 from intnet.papers.costs.report import check_same
 from intnet.runs import metrics, records, report, run_folder
+from intnet.runs.identity import identity
 from intnet.runs.metrics import LAYER_MAP
 from intnet.training.train import Run
 
@@ -54,12 +55,12 @@ def _trained(folder: str, run: Run) -> dict[str, Any]:
     """The run's identity; ConfigError where it has done nothing."""
     if run.step == 0:
         raise ConfigError(f"{folder} has done no step: train it first")
-    return run_folder.identity(run)
+    return identity(run)
 
 
 def _accuracy(folder: str, run: Run, tested: list[float]) -> float | None:
     """Of the report or of the last test; None without either."""
-    made = report.read(Path(folder), run_folder.identity(run), run.step)
+    made = report.read(Path(folder), identity(run), run.step)
     return made["test_accuracy"] if made else tested[-1] if tested else None
 
 
@@ -219,7 +220,7 @@ class Maps:
 
 def read_maps(folder: str, run: Run) -> Maps:
     """The run up to its last checkpoint; ConfigError where it has made no map yet."""
-    own = run_folder.identity(run)
+    own = identity(run)
     if not moving(own):
         bits, weights = own["options"]["bits"], own["options"]["weight_bits"]
         widths = f"weights of {bits if weights is None else weights:g} bits, activations of {bits:g}"
@@ -232,7 +233,7 @@ def read_maps(folder: str, run: Run) -> Maps:
 
 def read_timed(folder: str, run: Run) -> Maps:
     """The same of maps that may be uniform; ConfigError where it has not done a whole epoch."""
-    own = run_folder.identity(run)
+    own = identity(run)
     if moving(own):
         return read_maps(folder, run)
     curve, final = read_curve(folder, run)
@@ -302,7 +303,7 @@ def read_baseline(
 ) -> tuple[Curve, float | None]:
     """A run on the same data, which takes 8 bits everywhere; the accuracy to reach, its own unless told."""
     other = run_folder.load(baseline, data_dir=data_dir)
-    check_same(f"--baseline {baseline}", own, run_folder.identity(other), SAME)
+    check_same(f"--baseline {baseline}", own, identity(other), SAME)
     curve, final = read_curve(baseline, other)
     return curve, final if accuracy is None else accuracy
 

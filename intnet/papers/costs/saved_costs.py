@@ -27,7 +27,8 @@ from intnet.methods.trace import Recorder
 from intnet.models import Model
 from intnet.numbers.qtensor import QTensor
 from intnet.papers.costs.report import Report
-from intnet.runs import report, run_folder
+from intnet.runs import report
+from intnet.runs.identity import identity
 from intnet.show import tables
 from intnet.show.tables import Table
 from intnet.training.tape import unit
@@ -170,7 +171,7 @@ SUMMED = ("elements", "nominal", "packed", "held", "held_packed")
 def of_run(folder: str, run: Run) -> Report:
     """Every value of one more step, which is not saved; and the blocks of the same model, not yet trained."""
     batch, epoch = len(run.batch(run.step)[1]), run.step // run.steps_per_epoch
-    rows, own = values(run), run_folder.identity(run)
+    rows, own = values(run), identity(run)
     model = models.make(run.model.kind, run.model.image_shape, run.model.classes)
     parts = blocks(model, _saved(run.method.name, run.method.settings()), batch, epoch)
     title = f"{report.title(own)}: the tape of step {run.step}, {batch} images"

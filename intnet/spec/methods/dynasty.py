@@ -25,12 +25,13 @@ from typing import Any, ClassVar, NamedTuple
 from intnet.spec import block_float
 from intnet.spec.block_float import Blocks, Index, quantize
 from intnet.spec.digest import Floats
+from intnet.spec.float32 import to_float32
 from intnet.spec.methods import dynasty_map, float_master
 from intnet.spec.methods.dynasty_map import Map, in_use, sensitivity, zero_blocks
 from intnet.spec.methods.float32 import PlainStep
 from intnet.spec.methods.step import FLOAT32, State, of_layer, optional, value_of, whole
 from intnet.spec.models import WEIGHTED, Layer, Net, Parameter
-from intnet.spec.tensor import Tensor
+from intnet.spec.tensor import Tensor, places
 from intnet.spec.values import Copies, Expression, Value, to_float
 
 FIRST, STATIC = 4, 8  # bits of the first epoch, and of the operand that no map speaks of
@@ -96,13 +97,13 @@ def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: N
 
 def table(stored: Any) -> Map:
     """A stored array as a mapping from blocks."""
-    return dict(zip(block_float.places(stored.shape), stored.values, strict=True))
+    return dict(zip(places(stored.shape), stored.values, strict=True))
 
 
 def array(kept: Mapping[Index, Any], dtype: str) -> Floats:
     """A mapping from blocks, in C order, as an array to store."""
     shape = tuple(i + 1 for i in max(kept))
-    return Floats(dtype, shape, [kept[block] for block in block_float.places(shape)])
+    return Floats(dtype, shape, [kept[block] for block in places(shape)])
 
 
 # -- a step ----------------------------------------------------------------------------------------
@@ -300,7 +301,7 @@ class Step(PlainStep):
         for block, r in rs.items():
             new[block] = now[block] = Fraction(0)
             if r is not None:
-                new[block] = float_master.to_float32(Fraction(dynasty_map.width(r, lam)))
+                new[block] = to_float32(Fraction(dynasty_map.width(r, lam)))
                 now[block] = dynasty_map.smoothed(old[block], new[block], self.settings.gamma)
         zeros = array(dict.fromkeys(rs, 0.0), "float64")
         self.state |= {b: array(now, "float32"), b_new: array(new, "float32"), s: zeros}
