@@ -138,7 +138,7 @@ def encode(
     for a NaN where there is none, OverflowError where the policy is 'error'.
     """
     if isinstance(x, str):
-        return _no_number(x, format)
+        return _encode_named(x, format)
     sign = 2 ** (format.bits - 1) if x < 0 else 0
     made = decision(number_of(Fraction(x), format), mode, word, bits)
     inexact = made.fraction != 0
@@ -148,8 +148,8 @@ def encode(
     return Made(beyond(format, sign, towards_zero), True, inexact)
 
 
-def _no_number(x: str, format: Float) -> Made:
-    """The word of '-0', of an infinity or a NaN."""
+def _encode_named(x: str, format: Float) -> Made:
+    """The word of what a Fraction cannot be: '-0', an infinity, a NaN."""
     if x == "nan":
         return Made(format.nan, False, False)
     sign = 2 ** (format.bits - 1) if x.startswith("-") else 0
