@@ -28,6 +28,7 @@ from numba.np import linalg
 from intnet.errors import ConfigError
 from intnet.machine import folders
 from intnet.machine.kernel_files import keep_by_key
+from intnet.machine.merging import merge_into
 from intnet.machine.threads import prange
 
 __all__ = ["inlined", "njit", "pjit", "prange", "rule"]
@@ -168,6 +169,7 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
         numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
     if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         keep_by_key(kernel)
+        merge_into(kernel)
     return kernel
 
 

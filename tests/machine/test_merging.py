@@ -1,0 +1,263 @@
+"""What is merged into a kernel works as if Numba had compiled it alone: errors, values, recursion, files."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+from intnet.machine import jit
+from tests.support.command import environment
+
+ABSOLUTE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(("abs", ctypes.pythonapi))  # any C function
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Kernels of a test are compiled in it, and not found on the disk."""
+    monkeypatch.setattr(jit, "FOLDER", str(tmp_path))
+
+
+def merged(kernel: Dispatcher) -> list[bool]:
+    """Of all that a kernel calls, whether it has no machine code yet; the kernel itself last."""
+    (result,) = kernel.overloads.values()
+
+    def walk(library: Any) -> Iterator[Any]:
+        for called in library._linking_libraries:
+            if called.name != "nrt":  # Numba's own reference counts
+                yield from walk(called)
+        yield library
+
+    return [library._waits for library in walk(result.library)]
+
+
+def part(**options: Any) -> Any:
+    """A function of a user's that only compiled code calls."""
+    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+
+
+def test_only_the_kernel_has_machine_code() -> None:
+    @jit.rule
+    def inner(x: Any) -> Any:
+        return x * x + 1
+
+    @jit.rule
+    def outer(x: Any) -> Any:
+        return inner(x) - x
+
+    @jit.njit
+    def kernel(x: Any) -> Any:
+        return outer(x) + inner(x)
+
+    assert kernel(7) == 50 - 7 + 50
+    *rules, own = merged(kernel)
+    assert len(rules) == 3 and all(rules) and not own
+
+
+def test_error_whose_text_is_made_as_it_is_raised() -> None:
+    @jit.rule
+    def checked(x: Any) -> Any:
+        if x < 0:
+            raise ValueError("negative", x)
+        return x
+
+    @jit.njit
+    def kernel(x: Any) -> Any:
+        return checked(x) + 1
+
+    assert kernel(2) == 3 and all(merged(kernel)[:-1])
+    with pytest.raises(ValueError, match=r"\('negative', -5\)"):
+        kernel(-5)
+
+    @numba.njit
+    def others(x: Any) -> Any:  # a kernel of somebody else's, that merges the same
+        return checked(x) - 1
+
+    assert others(2) == 1 and not merged(others)[-1]
+    with pytest.raises(ValueError, match=r"\('negative', -6\)"):
+        others(-6)
+
+
+@pytest.mark.filterwarnings("ignore:First-class function type")
+def test_function_taken_for_a_value() -> None:
+    @part()
+    def twice(x: int) -> int:
+        return 2 * x
+
+    @part()
+    def square(x: int) -> int:
+        return x * x
+
+    @jit.njit
+    def kernel(x: Any) -> Any:
+        chosen = twice if x < 5 else square
+        return chosen(x)
+
+    assert [kernel(x) for x in (4, 5)] == [8, 25]
+
+
+def test_function_of_which_the_address_is_asked_later() -> None:
+    @part()
+    def twice(x: Any) -> Any:
+        return 2 * x
+
+    @jit.njit
+    def kernel(x: Any) -> Any:
+        return twice(x)
+
+    assert kernel(5) == 10
+    (result,) = twice.overloads.values()
+    library, name = result.library, result.fndesc.llvm_func_name
+    assert library._waits and library.get_pointer_to_function("another") == 0 and library._waits
+    as_linked = library.get_llvm_str()
+    assert library.get_pointer_to_function(name) != 0 and not library._waits
+    assert library.get_llvm_str() != as_linked  # but optimized
+
+    @jit.njit
+    def second(x: Any) -> Any:
+        return twice(x) + 1
+
+    assert second(5) == 11  # what has machine code by now is merged like the rest
+
+
+def test_recursion() -> None:
+    @part()
+    def factorial(n: Any) -> Any:
+        return 1 if n < 2 else n * factorial(n - 1)
+
+    @jit.njit
+    def kernel(n: Any) -> Any:
+        return factorial(n) + factorial(n + 1)
+
+    assert kernel(5) == 120 + 720
+
+
+def test_functions_that_call_each_other() -> None:
+    @part()
+    def even(n: Any) -> Any:
+        return True if n == 0 else odd(n - 1)
+
+    @part()
+    def odd(n: Any) -> Any:
+        return False if n == 0 else even(n - 1)
+
+    @jit.njit
+    def kernel(n: Any) -> Any:
+        return even(n)
+
+    assert [kernel(n) for n in (0, 1, 8, 13)] == [True, False, True, False]
+
+
+def test_array_and_generator() -> None:
+    @jit.rule
+    def filled(n: Any) -> Any:
+        out = np.empty(n, np.int64)
+        out[:] = 3
+        return out
+
+    @part()
+    def numbers(n: Any) -> Any:
+        for i in range(n):
+            yield i * i
+
+    @jit.njit
+    def kernel(n: Any) -> Any:
+        total = filled(n).sum()
+        for x in numbers(n):
+            total += x
+        return total
+
+    assert kernel(4) == 12 + 0 + 1 + 4 + 9
+
+
+def test_kernel_that_failed_to_compile_leaves_others_as_they_are() -> None:
+    @jit.njit
+    def kernel(x: Any) -> Any:
+        return x.nothing
+
+    with pytest.raises(numba.TypingError):
+        kernel(1)
+
+    @part()
+    def twice(x: Any) -> Any:
+        return 2 * x
+
+    @numba.njit
+    def others(x: Any) -> Any:
+        return twice(x)
+
+    assert others(4) == 8 and not any(merged(others))
+
+
+def test_user_s_part_that_is_kept_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "user"))
+
+    @part(cache=True)
+    def twice(x: Any) -> Any:
+        return 2 * x
+
+    @jit.njit
+    def kernel(x: Any) -> Any:
+        return twice(x)
+
+    assert kernel(6) == 12
+    assert list((tmp_path / "user").rglob("*.nbc"))
+
+
+@part()
+def size(x: Any) -> Any:
+    return ABSOLUTE(x)
+
+
+def test_address_in_a_part() -> None:
+    """It is another one in the next process, so Numba keeps neither the part nor the kernel on the disk."""
+
+    @jit.njit
+    def kernel(x: Any) -> Any:
+        return size(x) + 1
+
+    with pytest.warns(numba.NumbaWarning, match="dynamic globals"):
+        assert kernel(-6) == 7
+    (result,) = size.overloads.values()
+    assert result.library._waits and result.library.has_dynamic_globals
+
+
+KEPT = """
+from intnet.machine import jit
+
+@jit.rule
+def checked(x):
+    if x < 0:
+        raise ValueError("negative", x)
+    return x
+
+@jit.njit
+def kernel(x):
+    return checked(x) + 1
+
+try:
+    kernel(-int("3"))
+except ValueError as error:
+    print(kernel(1), error.args, sum(kernel.stats.cache_hits.values()))
+"""
+
+
+def test_kernel_from_the_disk(tmp_path: Path) -> None:
+    script = tmp_path / "kept.py"
+    script.write_text(KEPT)
+    around = environment(NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    said = [
+        subprocess.run(
+            [sys.executable, script], env=around, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert said == ["2 ('negative', -3) 0\n", "2 ('negative', -3) 1\n"]
