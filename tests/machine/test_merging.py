@@ -87,6 +87,7 @@ def test_error_whose_text_is_made_as_it_is_raised() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:First-class function type")
+@pytest.mark.filterwarnings("ignore:Cannot cache compiled function")  # by Numba 0.61
 def test_function_taken_for_a_value() -> None:
     @part()
     def twice(x: int) -> int:
