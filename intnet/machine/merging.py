@@ -9,12 +9,14 @@ looks for it by its name. LLVM sees the rules as they are written, so a kernel's
 from those that Numba alone would make of it; its results do not.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen, RuntimeLinker
 from numba.core.environment import lookup_environment
 
-__all__ = ["merge_into"]
+__all__ = ["merging"]
 
 _ENVIRONMENT = "_ZN08NumbaEnv"  # how pointers are called to what a function that raises knows of Python
 
@@ -22,7 +24,7 @@ _ENVIRONMENT = "_ZN08NumbaEnv"  # how pointers are called to what a function tha
 class _Library(JITCodeLibrary):  # type: ignore[misc]
     """A compiled function with all that it calls."""
 
-    merging: ClassVar[bool] = False  # whether a kernel of this package is being compiled
+    merging: ClassVar[bool] = False
     _waits = False  # to be asked for
 
     def _optimize_final_module(self) -> None:
@@ -70,20 +72,15 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]
         return super()._get_compiled_object()
 
 
-def merge_into(kernel: Any) -> None:
-    """Have all that a dispatcher of Numba's calls compiled so, whenever it is compiled."""
-    compiler = kernel._compiler
-    compile_usually = compiler.compile
-
-    def compile_merging(*args: Any) -> Any:
-        before = _Library.merging
-        _Library.merging = True  # under the lock of Numba's compiler
-        try:
-            return compile_usually(*args)
-        finally:
-            _Library.merging = before
-
-    compiler.compile = compile_merging
+@contextmanager
+def merging() -> Iterator[None]:
+    """While entered, under the lock of Numba's compiler, all is compiled so."""
+    before = _Library.merging
+    _Library.merging = True
+    try:
+        yield
+    finally:
+        _Library.merging = before
 
 
 def _install() -> None:
