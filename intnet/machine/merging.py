@@ -21,7 +21,7 @@ __all__ = ["merging"]
 _ENVIRONMENT = "_ZN08NumbaEnv"  # how pointers are called to what a function that raises knows of Python
 
 
-class _Library(JITCodeLibrary):  # type: ignore[misc]
+class _Library(JITCodeLibrary):
     """A compiled function with all that it calls."""
 
     merging: ClassVar[bool] = False
@@ -46,11 +46,12 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]
 
     def _tell_environments(self) -> None:
         """Set the pointers of all that is merged here; Numba has done so for what had machine code then."""
+        codegen: Any = self._codegen
         for variable in self._final_module.global_variables:
             if variable.name.startswith(_ENVIRONMENT):
                 environment = lookup_environment(variable.name)
                 if environment is not None:
-                    self._codegen.set_env(variable.name, environment)
+                    codegen.set_env(variable.name, environment)
 
     def _make(self) -> None:
         if self._waits:
@@ -90,7 +91,7 @@ def _install() -> None:
         if self._engine.is_symbol_defined(name):  # else there is no machine code, nor a place to write to
             set_usually(self, name, environment)
 
-    JITCPUCodegen.set_env = set_env
+    JITCPUCodegen.set_env = set_env  # type: ignore[method-assign]
     JITCPUCodegen._library_class = _Library
 
 
