@@ -188,15 +188,23 @@ def _compile_sooner(kernel: Any) -> None:
     compile_usually = compiler.compile
 
     def compile_sooner(*args: Any) -> Any:
-        before = gc.get_threshold()
-        gc.set_threshold(*_SELDOM)
-        try:
-            with merging():
-                return compile_usually(*args)
-        finally:
-            gc.set_threshold(*before)
+        with _seldom_collected(), merging():
+            return compile_usually(*args)
 
     compiler.compile = compile_sooner
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """While entered, the collector looks no more often than _SELDOM says; what others set meanwhile stays."""
+    before = gc.get_threshold()
+    if 0 < before[0] < _SELDOM[0]:  # 0: never
+        gc.set_threshold(*_SELDOM)
+    try:
+        yield
+    finally:
+        if gc.get_threshold() == _SELDOM:
+            gc.set_threshold(*before)
 
 
 def njit(function: Callable[..., Any]) -> Any:

@@ -2,18 +2,24 @@
 
 Numba optimizes every function that a kernel calls, with all that this one calls, and makes machine code of
 it, before the kernel into which it is merged goes the same way: hundreds of rules and of Numba's own
-functions, a fifth of the time that compiling takes, for code that never runs. Here, while a kernel of this
-package is compiled, a function gets both when somebody asks where it stands or what to keep on the disk:
+functions, a fifth of the time that compiling takes, for code that hardly ever runs. Here, while a kernel of
+this package is compiled, a function gets both when somebody asks where it stands or what to keep on the disk:
 at once for what Python calls, later or never for the others. What recurs gets both at once, since Numba
 looks for it by its name. LLVM sees the rules as they are written, so a kernel's instructions may differ
 from those that Numba alone would make of it; its results do not.
+
+A function too long to be merged stays a call in the kernel, to a copy in the kernel's own code that nobody
+else can see: another process may have given its name to another function, which a kernel from the disk
+brings along, and of two that can be seen the linker would take the first.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from llvmlite.binding import Linkage
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen, RuntimeLinker
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import lookup_environment
 
 __all__ = ["merging"]
@@ -54,10 +60,20 @@ class _Library(JITCodeLibrary):
                     codegen.set_env(variable.name, environment)
 
     def _make(self) -> None:
-        if self._waits:
-            self._waits = False
-            super()._optimize_final_module()
-            self._finalize_final_module()
+        if not self._waits:
+            return
+        with global_compiler_lock:
+            if self._waits:  # and no other thread has made it meanwhile
+                super()._optimize_final_module()
+                self._hide_copies()
+                super()._finalize_final_module()
+                self._tell_environments()
+                self._waits = False
+
+    def _hide_copies(self) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+                function.linkage = "internal"
 
     def get_pointer_to_function(self, name: str) -> Any:
         """Where a function stands; 0 where there is none of this name."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 import pytest
+from numba.core.codegen import JITCodeLibrary
 from numba.core.dispatcher import Dispatcher
 
 from intnet.machine import jit
@@ -229,6 +234,102 @@ def test_address_in_a_part() -> None:
         assert kernel(-6) == 7
     (result,) = size.overloads.values()
     assert result.library._waits and result.library.has_dynamic_globals
+
+
+def test_threads_that_ask_for_an_address_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    @part()
+    def twice(x: Any) -> Any:
+        return 2 * x
+
+    @jit.njit
+    def kernel(x: Any) -> Any:
+        return twice(x)
+
+    assert kernel(5) == 10
+    (result,) = twice.overloads.values()
+    library, name = result.library, result.fndesc.llvm_func_name
+    assert library._waits
+    begun, usually = threading.Event(), JITCodeLibrary._optimize_final_module
+
+    def slowly(self: Any) -> None:
+        begun.set()
+        time.sleep(0.05)
+        usually(self)
+
+    monkeypatch.setattr(JITCodeLibrary, "_optimize_final_module", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(library.get_pointer_to_function, name)
+        begun.wait()
+        second = pool.submit(library.get_pointer_to_function, name)
+    assert first.result() == second.result() != 0
+
+
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "behind"),
+    [
+        ((700, 10, 10), jit._SELDOM, (700, 10, 10)),
+        ((0, 10, 10), (0, 10, 10), (0, 10, 10)),  # collects nothing
+        ((900_000, 5, 5), (900_000, 5, 5), (900_000, 5, 5)),  # seldomer
+    ],
+)
+def test_how_often_garbage_is_collected(before: Any, meanwhile: Any, behind: Any) -> None:
+    usual = gc.get_threshold()
+    try:
+        gc.set_threshold(*before)
+        with jit._seldom_collected():
+            assert gc.get_threshold() == meanwhile
+        assert gc.get_threshold() == behind
+        with jit._seldom_collected():
+            gc.set_threshold(5000, 20, 20)  # somebody else
+        assert gc.get_threshold() == (5000, 20, 20)
+    finally:
+        gc.set_threshold(*usual)
+
+
+NAMESAKES = """
+import sys
+from intnet.machine import jit
+from intnet.machine.instructions import wide_vectors
+
+def made(k):
+    @jit.rule
+    def inner(x):
+        wide_vectors()  # which is not merged
+        return x * k
+    return inner
+
+twos, threes = made(2), made(3)
+
+@jit.njit
+def first(x):
+    return twos(x) + twos(x + 1) + twos(x * 2)
+
+@jit.njit
+def second(x):
+    return threes(x) + threes(x + 1) + threes(x * 2)
+
+for name in sys.argv[1:]:
+    kernel = globals()[name]
+    print(name, kernel(5) == kernel.py_func(5), sum(kernel.stats.cache_hits.values()))
+"""
+
+
+def test_functions_of_one_name_in_kernels_of_two_processes(tmp_path: Path) -> None:
+    """Numba tells two of one name apart by a number that each process counts anew."""
+    script = tmp_path / "namesakes.py"
+    script.write_text(NAMESAKES)
+    around = environment(NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    said = [
+        subprocess.run(
+            [sys.executable, script, *names], env=around, capture_output=True, text=True, check=True
+        ).stdout
+        for names in (["first"], ["first", "second"], ["second", "first"])
+    ]
+    assert said == [
+        "first True 0\n",
+        "first True 1\nsecond True 0\n",
+        "second True 1\nfirst True 1\n",
+    ]
 
 
 KEPT = """
