@@ -18,6 +18,8 @@ from typing import Any
 
 from numba.core.serialize import dumps
 
+from intnet.machine.words import AMX
+
 _DIGEST = 32  # bytes of SHA-256
 
 
@@ -67,8 +69,11 @@ class KernelFiles:
 
 
 def keep_by_key(kernel: Any) -> None:
-    """Have a dispatcher of Numba's keep its code in `KernelFiles`; it has a cache from where it was made."""
+    """Have a dispatcher of Numba's keep its code in `KernelFiles`; it has a cache from where it was made.
+
+    One processor has AMX for one process and not for another, which its name does not tell.
+    """
     cache = kernel._cache
     files = cache._cache_file
     name = files._index_name.removesuffix(".nbi")
-    cache._cache_file = KernelFiles(cache.cache_path, name, files._source_stamp)
+    cache._cache_file = KernelFiles(cache.cache_path, name, (files._source_stamp, AMX))

@@ -2,11 +2,12 @@
 
     multiply_rows(vectors, out, ...)    a tile of ROWS x LANES (or 2*LANES) sums, whose rows lie in windows
     multiply_columns(out, ...)          of OUTPUTS x 1 to 3*LANES, whose vectors do: for sums over positions
+    begin_tiles(words), end_tiles(words)    around the tiles of a task
     line_zeros(size, element)           memory for what a tile reads and writes by vectors
 
 What a word is and what a multiply-add of two words means is `machine/words.py`'s.
 Every sum is a chain of its own in the order of the twin, so neither the vector's width nor the
-instruction changes a bit. The code itself stands in `machine/tile_code.py`.
+instruction changes a bit. The code itself stands in `machine/tile_code.py` and `machine/amx.py`.
 """
 
 from typing import Any
@@ -16,15 +17,17 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from intnet.machine import amx, tile_code
 from intnet.machine.jit import rule
-from intnet.machine.tile_code import columns as tile_columns
-from intnet.machine.tile_code import rows1, rows2
-from intnet.machine.words import LANES, LLVM, OUTPUTS, ROWS, add_product, vectors_of
+from intnet.machine.words import AMX, LANES, LLVM, OUTPUTS, ROWS, add_product, vectors_of
 
 __all__ = [
     "LANES",
     "OUTPUTS",
     "ROWS",
+    "SPARE",
+    "begin_tiles",
+    "end_tiles",
     "line_zeros",
     "multiply_columns",
     "multiply_rows",
@@ -33,6 +36,7 @@ __all__ = [
 
 Flat = np.ndarray
 I64 = NDArray[np.int64]
+SPARE = amx.WORDS - 1  # words a column that `multiply_rows` may read behind those of `b`; they count nothing
 
 
 @rule
@@ -48,19 +52,19 @@ def line_zeros(size: int, element: Flat) -> Flat:
 
 
 def multiply_rows(
-    vectors: int, out: Flat, at: int, stride: int, a: Flat, rows: I64, row0: int, base: int, step: int,
-    runs: I64, group0: int, group1: int, b: Flat, b_at: int, ends: I64, met: I64, stack: Flat,
+    vectors: int, out: Flat, at: int, stride: int, a: Flat, rows: I64, row0: int, base: int, runs: I64,
+    group0: int, group1: int, b: Flat, b_at: int, ends: I64, met: I64, stack: Flat,
 ) -> None:  # fmt: skip
     """out[at + r*stride + j] = sum of a-word * b-word over the runs of groups group0 .. group1-1.
 
     Run i is runs[3i] (offset), runs[3i + 1] (length >= 1) and runs[3i + 2] (place in b); its word k of row r
-    is a[base + rows[row0 + r] + offset + k*step], that of column j b[b_at + (place + k)*width + j] with
+    is a[base + rows[row0 + r] + offset + k], that of column j b[b_at + (place + k)*width + j] with
     width = vectors*LANES. j < width, r < ROWS; 1 or 2 vectors, at least one run.
     The sums of groups come one after another on a stack. Group g ends with run ends[g] - 1; then the two on
     top meet met[g] times, and after the last group one is left. One call for all groups of a tile: that they
     end costs little more than their meetings, and what a tile needs is made ready once. stack: scratch of
-    tiles, as many as there are sums at a time. Sums of four 8-bit products start at the int32 of group g
-    before b_at, b[b_at - (g + 1)*width + j].
+    tiles, as many as there are sums at a time. Four 8-bit products come in one group, whose sums start at
+    the int32 of group g before b_at, b[b_at - (g + 1)*width + j].
     """
     width = vectors * LANES
     starts = base + rows[row0 : row0 + ROWS]
@@ -72,7 +76,7 @@ def multiply_rows(
         for run in range(ends[group - 1] if group else 0, ends[group]):
             offset, length, place = map(int, runs[3 * run : 3 * run + 3])
             for k in range(length):
-                left = a[starts + offset + k * step][:, None]
+                left = a[starts + offset + k][:, None]
                 right = b[b_at + (place + k) * width : b_at + (place + k + 1) * width][None, :]
                 tile = add_product(left, right, tile)
         if out.dtype == np.float32:
@@ -116,6 +120,14 @@ def multiply_columns(
         out[at + r * stride : at + r * stride + starts.size] = sums[-1][:, r]
 
 
+def begin_tiles(words: Flat) -> None:
+    """What a thread needs ahead of tiles of such words."""
+
+
+def end_tiles(words: Flat) -> None:
+    """After the last of them."""
+
+
 # --- in kernels ---------------------------------------------------------------------------------
 
 
@@ -126,20 +138,35 @@ def _flat(kinds: tuple[Any, ...], *arrays: Any) -> bool:
     )
 
 
+def _by_amx(words: Any) -> bool:
+    return AMX and getattr(words, "dtype", None) == types.uint32
+
+
 @overload(multiply_rows, inline="always")
 def _rows_in_kernels(vectors: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any,
-                     step: Any, runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, ends: Any, met: Any,
+                     runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, ends: Any, met: Any,
                      stack: Any) -> Any:  # fmt: skip
+    codes = amx if _by_amx(a) else tile_code
+    one, two = codes.rows1, codes.rows2
+
     def code(vectors: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any,
-             step: Any, runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, ends: Any, met: Any,
+             runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, ends: Any, met: Any,
              stack: Any) -> None:  # fmt: skip
         if vectors == 1:
-            rows1(out, at, stride, a, rows, row0, base, step, runs, group0, group1, b, b_at, ends, met, stack)
+            one(out, at, stride, a, rows, row0, base, runs, group0, group1, b, b_at, ends, met, stack)
         else:
-            rows2(out, at, stride, a, rows, row0, base, step, runs, group0, group1, b, b_at, ends, met, stack)
+            two(out, at, stride, a, rows, row0, base, runs, group0, group1, b, b_at, ends, met, stack)
 
     same = _flat((getattr(out, "dtype", None),), stack) and _flat((types.int64,), rows, runs, ends, met)
     return code if _flat(tuple(LLVM), out, a, b) and same else None
+
+
+overload(begin_tiles, inline="always")(
+    lambda words: (lambda words: amx.begin()) if _by_amx(words) else lambda words: None
+)
+overload(end_tiles, inline="always")(
+    lambda words: (lambda words: amx.end()) if _by_amx(words) else lambda words: None
+)
 
 
 @overload(multiply_columns, inline="always")
@@ -149,7 +176,7 @@ def _columns_in_kernels(out: Any, at: Any, stride: Any, a: Any, columns: Any, co
     def code(out: Any, at: Any, stride: Any, a: Any, columns: Any, column0: Any, step: Any, runs: Any,
              group0: Any, group1: Any, b: Any, b_at: Any, line: Any, ends: Any, met: Any,
              stack: Any) -> None:  # fmt: skip
-        tile_columns(
+        tile_code.columns(
             out, at, stride, a, columns, column0, step, runs, group0, group1, b, b_at, line, ends, met, stack
         )
 

@@ -6,6 +6,7 @@ stack. What `machine/instructions.py` says of its pieces holds here too, but for
 does not find by itself: see `machine/words.py`.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -24,7 +25,7 @@ from intnet.machine.words import (
     vectors_of,
 )
 
-_INDEX = ir.IntType(64)
+INDEX = ir.IntType(64)
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
@@ -73,12 +74,12 @@ class _Walk(NamedTuple):
         vector = ir.VectorType(LLVM[word], LANES)
         spaced = [builder.gep(pointer, [offset]) for pointer in self.pointers]
         count = len(sums.nodes[0] if self.by_rows else sums.nodes)
-        beside = [builder.gep(b, [_INDEX(i * (LANES if self.by_rows else 1))]) for i in range(count)]
+        beside = [builder.gep(b, [INDEX(i * (LANES if self.by_rows else 1))]) for i in range(count)]
         rows, vectors = (spaced, beside) if self.by_rows else (beside, spaced)
-        loaded = [_load(builder, pointer, _INDEX(0), vector) for pointer in vectors]
+        loaded = [_load(builder, pointer, INDEX(0), vector) for pointer in vectors]
         new = []
         for row, nodes in zip(rows, sums.nodes, strict=True):
-            factor = _everywhere(builder, _load(builder, row, _INDEX(0), LLVM[word]))
+            factor = _everywhere(builder, _load(builder, row, INDEX(0), LLVM[word]))
             pairs = [(factor, x) if self.by_rows else (x, factor) for x in loaded]  # `a` is uint8 of fours
             new.append(
                 [emit_add_product(builder, word, *p, node) for p, node in zip(pairs, nodes, strict=True)]
@@ -89,8 +90,8 @@ class _Walk(NamedTuple):
         """What sums start at, [row][vector]: one line of `b`, from `first` on."""
         if self.by_rows:
             vector = ir.VectorType(kind, LANES)
-            return [[_load(builder, first, _INDEX(v * LANES), vector) for v in range(vectors)]] * rows
-        values = [_load(builder, first, _INDEX(r), kind) for r in range(rows)]
+            return [[_load(builder, first, INDEX(v * LANES), vector) for v in range(vectors)]] * rows
+        values = [_load(builder, first, INDEX(r), kind) for r in range(rows)]
         return [[_everywhere(builder, value)] * vectors for value in values]
 
 
@@ -123,19 +124,19 @@ def _emit_tile(builder: Any, walk: _Walk, runs: Any, run0: Any, run1: Any, b: An
     builder.branch(run_block)
 
     builder.position_at_end(run_block)
-    run = builder.phi(_INDEX)
+    run = builder.phi(INDEX)
     run_sums = _Sums(builder, total, *shape)
-    at = builder.mul(run, _INDEX(3))
-    first, length, place = (builder.load(builder.gep(runs, [builder.add(at, _INDEX(i))])) for i in range(3))
+    at = builder.mul(run, INDEX(3))
+    first, length, place = (builder.load(builder.gep(runs, [builder.add(at, INDEX(i))])) for i in range(3))
     run_b = builder.gep(b, [builder.mul(place, walk.line)])
     builder.branch(word_block)
 
     builder.position_at_end(word_block)
-    offset, left, word_b = builder.phi(_INDEX), builder.phi(_INDEX), builder.phi(b.type)
+    offset, left, word_b = builder.phi(INDEX), builder.phi(INDEX), builder.phi(b.type)
     sums = _Sums(builder, total, *shape)
     new, following = walk.emit(builder, offset, word_b, word, sums), builder.add(offset, walk.step)
-    rest, next_b = builder.sub(left, _INDEX(1)), builder.gep(word_b, [walk.line])
-    again = builder.cbranch(builder.icmp_signed(">", rest, _INDEX(0)), word_block, next_run)
+    rest, next_b = builder.sub(left, INDEX(1)), builder.gep(word_b, [walk.line])
+    again = builder.cbranch(builder.icmp_signed(">", rest, INDEX(0)), word_block, next_run)
     if word == types.uint32:
         _never_unroll(builder.module, again)
     for node, start, again in ((offset, first, following), (left, length, rest), (word_b, run_b, next_b)):
@@ -145,7 +146,7 @@ def _emit_tile(builder: Any, walk: _Walk, runs: Any, run0: Any, run1: Any, b: An
     sums.comes(new, word_block)
 
     builder.position_at_end(next_run)
-    after = builder.add(run, _INDEX(1))
+    after = builder.add(run, INDEX(1))
     builder.cbranch(builder.icmp_signed("<", after, run1), run_block, end)
     run.add_incoming(run0, entry)
     run.add_incoming(after, next_run)
@@ -159,14 +160,14 @@ def _emit_tile(builder: Any, walk: _Walk, runs: Any, run0: Any, run1: Any, b: An
 def _emit_store(builder: Any, sums: Any, place: Any, stride: Any) -> None:
     """The sums [row][vector] to `place`, rows `stride` apart."""
     for r, row in enumerate(sums):
-        start = builder.gep(place, [builder.mul(stride, _INDEX(r))])
+        start = builder.gep(place, [builder.mul(stride, INDEX(r))])
         for v, value in enumerate(row):
-            _store(builder, value, start, _INDEX(v * LANES))
+            _store(builder, value, start, INDEX(v * LANES))
 
 
-def _listed(builder: Any, table: Any, base: Any, count: int) -> list[Any]:
+def listed(builder: Any, table: Any, base: Any, count: int) -> list[Any]:
     """Pointers base + table[i]."""
-    offsets = [builder.load(builder.gep(table, [_INDEX(i)])) for i in range(count)]
+    offsets = [builder.load(builder.gep(table, [INDEX(i)])) for i in range(count)]
     return [builder.gep(base, [offset]) for offset in offsets]
 
 
@@ -179,17 +180,17 @@ def _emit_meeting(builder: Any, sums: Any, met: Any, place: Any) -> tuple[Any, A
     builder.branch(meet)
 
     builder.position_at_end(meet)
-    left, here = builder.phi(_INDEX), builder.phi(place.type)
+    left, here = builder.phi(INDEX), builder.phi(place.type)
     totals = _Sums(builder, kind, rows, len(sums[0]))
-    builder.cbranch(builder.icmp_signed(">", left, _INDEX(0)), body, end)
+    builder.cbranch(builder.icmp_signed(">", left, INDEX(0)), body, end)
 
     builder.position_at_end(body)
-    before = builder.gep(here, [_INDEX(-rows * width)])
+    before = builder.gep(here, [INDEX(-rows * width)])
     new = [
-        [add(_load(builder, before, _INDEX(r * width + v * LANES), kind), x) for v, x in enumerate(row)]
+        [add(_load(builder, before, INDEX(r * width + v * LANES), kind), x) for v, x in enumerate(row)]
         for r, row in enumerate(totals.nodes)
     ]
-    less = builder.sub(left, _INDEX(1))
+    less = builder.sub(left, INDEX(1))
     builder.branch(meet)
     for node, start, again in ((left, met, less), (here, place, before)):
         node.add_incoming(start, entry)
@@ -204,27 +205,25 @@ def _emit_meeting(builder: Any, sums: Any, met: Any, place: Any) -> tuple[Any, A
 def _emit_groups(builder: Any, ends: Any, met: Any, groups: Any, stack: Any, chain: Any) -> Any:
     """The loop over groups; `chain` emits the sums of runs run0 .. run1-1 of one. Returns the last."""
     (first, last), entry = groups, builder.block
-    before = builder.select(
-        builder.icmp_signed(">", first, _INDEX(0)), builder.sub(first, _INDEX(1)), _INDEX(0)
-    )
+    before = builder.select(builder.icmp_signed(">", first, INDEX(0)), builder.sub(first, INDEX(1)), INDEX(0))
     before = builder.load(builder.gep(ends, [before]))
-    run0 = builder.select(builder.icmp_signed(">", first, _INDEX(0)), before, _INDEX(0))
+    run0 = builder.select(builder.icmp_signed(">", first, INDEX(0)), before, INDEX(0))
     names = "tile.group", "tile.keep", "tile.root"
     group_block, keep, end = map(builder.append_basic_block, names)
     builder.branch(group_block)
 
     builder.position_at_end(group_block)
-    group, run, place = builder.phi(_INDEX), builder.phi(_INDEX), builder.phi(stack.type)
+    group, run, place = builder.phi(INDEX), builder.phi(INDEX), builder.phi(stack.type)
     run1 = builder.load(builder.gep(ends, [group]))
     sums, here = _emit_meeting(
         builder, chain(group, run, run1), builder.load(builder.gep(met, [group])), place
     )
-    after, width = builder.add(group, _INDEX(1)), len(sums[0]) * LANES
+    after, width = builder.add(group, INDEX(1)), len(sums[0]) * LANES
     builder.cbranch(builder.icmp_signed("<", after, last), keep, end)
 
     builder.position_at_end(keep)
-    _emit_store(builder, sums, here, _INDEX(width))
-    above = builder.gep(here, [_INDEX(len(sums) * width)])
+    _emit_store(builder, sums, here, INDEX(width))
+    above = builder.gep(here, [INDEX(len(sums) * width)])
     builder.branch(group_block)
     for node, start, again in ((group, first, after), (run, run0, run1), (place, stack, above)):
         node.add_incoming(start, entry)
@@ -234,7 +233,7 @@ def _emit_groups(builder: Any, ends: Any, met: Any, groups: Any, stack: Any, cha
     return sums
 
 
-class _Given:
+class Given:
     """The arguments of `tile.multiply_rows` or `tile.multiply_columns` by their names."""
 
     def __init__(self, context: Any, builder: Any, names: str, kinds: Any, values: Any) -> None:
@@ -247,11 +246,11 @@ class _Given:
 
     def pointer(self, array: str, at: str = "") -> Any:
         """Where an array lies, or its element `at`."""
-        offset = self[at] if at else _INDEX(0)
+        offset = self[at] if at else INDEX(0)
         return _pointer(self.context, self.builder, self.kinds[array], self[array], offset)
 
 
-def _emit_sums(given: _Given, walk: _Walk, rows: int, vectors: int) -> Any:
+def _emit_sums(given: Given, walk: _Walk, rows: int, vectors: int) -> Any:
     """The sums of all groups, [row][vector]."""
     builder, word, total = given.builder, given.kinds["a"].dtype, given.kinds["out"].dtype
     kind, runs, b = ir.VectorType(LLVM[total], LANES), given.pointer("runs"), given.pointer("b", "b_at")
@@ -271,40 +270,40 @@ def _emit_sums(given: _Given, walk: _Walk, rows: int, vectors: int) -> Any:
     return [[builder.fadd(value, ir.Constant(kind, None)) for value in row] for row in sums]
 
 
-def _emit_by_rows(given: _Given, vectors: int) -> None:
+def _emit_by_rows(given: Given, vectors: int) -> None:
     """The body of `multiply_rows`."""
     builder = given.builder
-    pointers = _listed(builder, given.pointer("rows", "row0"), given.pointer("a", "base"), ROWS)
-    walk = _Walk(pointers, True, given["step"], _INDEX(vectors * LANES))
+    pointers = listed(builder, given.pointer("rows", "row0"), given.pointer("a", "base"), ROWS)
+    walk = _Walk(pointers, True, INDEX(1), INDEX(vectors * LANES))
     sums = _emit_sums(given, walk, ROWS, vectors)
     _emit_store(builder, sums, given.pointer("out", "at"), given["stride"])
 
 
-def _emit_by_columns(given: _Given) -> None:
+def _emit_by_columns(given: Given) -> None:
     """The body of `multiply_columns`."""
     builder, vectors = given.builder, vectors_of(as_dtype(given.kinds["out"].dtype))
-    pointers = _listed(builder, given.pointer("columns", "column0"), given.pointer("a"), vectors)
+    pointers = listed(builder, given.pointer("columns", "column0"), given.pointer("a"), vectors)
     walk = _Walk(pointers, False, given["step"], given["line"])
     sums = _emit_sums(given, walk, OUTPUTS, vectors)
     _emit_store(builder, sums, given.pointer("out", "at"), given["stride"])
 
 
-_NAMES_BY_ROWS = "out at stride a rows row0 base step runs group0 group1 b b_at ends met stack"
+_NAMES_BY_ROWS = "out at stride a rows row0 base runs group0 group1 b b_at ends met stack"
 _NAMES_BY_COLUMNS = "out at stride a columns column0 step runs group0 group1 b b_at line ends met stack"
 
 
-def _rows_code(vectors: int) -> Any:
-    """The intrinsic behind `multiply_rows`."""
+def rows_code(emit: Callable[[Given, int], None], vectors: int) -> Any:
+    """The intrinsic behind `multiply_rows`, whose body `emit` makes."""
 
-    def typed(ctx: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any, step: Any,
-              runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, ends: Any, met: Any,
+    def typed(ctx: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any, runs: Any,
+              group0: Any, group1: Any, b: Any, b_at: Any, ends: Any, met: Any,
               stack: Any) -> Any:  # fmt: skip
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            _emit_by_rows(_Given(context, builder, _NAMES_BY_ROWS, signature.args, args), vectors)
+            emit(Given(context, builder, _NAMES_BY_ROWS, signature.args, args), vectors)
             return context.get_dummy_value()
 
         n = types.int64
-        return types.void(out, n, n, a, rows, n, n, n, runs, n, n, b, n, ends, met, stack), codegen
+        return types.void(out, n, n, a, rows, n, n, runs, n, n, b, n, ends, met, stack), codegen
 
     return intrinsic(typed)
 
@@ -315,12 +314,12 @@ def _columns_typed(ctx: Any, out: Any, at: Any, stride: Any, a: Any, columns: An
     """The intrinsic behind `multiply_columns`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _emit_by_columns(_Given(context, builder, _NAMES_BY_COLUMNS, signature.args, args))
+        _emit_by_columns(Given(context, builder, _NAMES_BY_COLUMNS, signature.args, args))
         return context.get_dummy_value()
 
     n = types.int64
     return types.void(out, n, n, a, columns, n, n, runs, n, n, b, n, n, ends, met, stack), codegen
 
 
-rows1, rows2 = map(_rows_code, (1, 2))
+rows1, rows2 = (rows_code(_emit_by_rows, vectors) for vectors in (1, 2))
 columns: Any = intrinsic(_columns_typed)

@@ -11,9 +11,11 @@ A *word* is one element of an operand array; what a multiply-add of two words me
 Sums of int32 wrap modulo 2**32. Four products of 8 bits are one instruction, `vpdpbusd`, which FOURS says
 that the processor has. A sum of all a.i * b.i with a.i signed is one of (a.i + OFFSET) * b.i that starts at
 -OFFSET times the sum of all b.i: what the two add cancels modulo 2**32, so int32 holds the sum itself
-wherever it fits, whatever wrapped on the way.
+wherever it fits, whatever wrapped on the way. Where AMX says so, sixteen words of a row are one instruction.
 """
 
+import ctypes
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +28,9 @@ from numba.core.registry import cpu_target
 
 from intnet.machine.instructions import fma32
 
-__all__ = ["FOURS", "INT32", "LANES", "LLVM", "OFFSET", "REAL", "ROWS", "add_product", "emit_add_product"]
+__all__ = [
+    "AMX", "FOURS", "INT32", "LANES", "LLVM", "OFFSET", "REAL", "ROWS", "add_product", "emit_add_product",
+]  # fmt: skip
 
 INT32 = ir.IntType(32)
 REAL = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
@@ -124,12 +128,27 @@ def _has_fours() -> bool:
     return "vpdpwssd" in pairs
 
 
+def _has_amx() -> bool:
+    """Whether it has AMX, registers of sixteen lines and products of fours in them, for this process.
+
+    Linux lends them to a process that asks, for it has to save them elsewhere.
+    """
+    if config.DISABLE_JIT or not sys.platform.startswith("linux"):  # type: ignore[attr-defined]
+        return False
+    features = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+    if not {"+amx-tile", "+amx-int8"} <= set(features):
+        return False
+    arch_prctl, to_lend, registers = 158, 0x1023, 18
+    return ctypes.CDLL(None).syscall(arch_prctl, to_lend, registers) == 0
+
+
 # 12 x 2 vectors of sums fill 24 of the 32 registers of AVX-512, and 12 row pointers leave room for
 # the loop's own in 16 general registers; 6 x 2 vectors of half the width fill the 16 of AVX2.
 ROWS, LANES = (12, 16) if _has_512_bits() else (6, 8)
 # The rows of a tile of `vectors_of` vectors: 8 x 3 of AVX-512, 4 x 3 of AVX2
 OUTPUTS = 8 if LANES == 16 else 4
 FOURS = _has_fours()
+AMX = FOURS and _has_amx()
 
 
 def vectors_of(sums: Any) -> int:

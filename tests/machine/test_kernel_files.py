@@ -14,6 +14,7 @@ import pytest
 from numba import types
 from numba.core.dispatcher import Dispatcher
 
+from intnet.machine import jit, kernel_files
 from intnet.machine.jit import kernel_sources
 from intnet.machine.kernel_files import KernelFiles
 from tests.support.command import ROOT, environment
@@ -138,3 +139,17 @@ def test_the_next_process_compiles_nothing(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert told[0][0] == told[1][0]
     assert (int(told[0][1]) > 0, told[1][1]) == (True, "0")
+
+
+def test_code_that_has_amx_is_not_for_a_process_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jit, "FOLDER", str(tmp_path))
+    for amx, hits in ((True, 0), (True, 1), (False, 0), (False, 1)):
+        monkeypatch.setattr(kernel_files, "AMX", amx)
+        kernel = jit.njit(twice)
+        assert kernel(4) == 8 and sum(kernel.stats.cache_hits.values()) == hits
+
+
+def twice(x: int) -> int:
+    return 2 * x

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,19 @@ from tests.support.float_oracle import same
 from tests.support.machines import machines
 
 needs_fours = pytest.mark.skipif(not words.FOURS, reason="the processor has no vpdpbusd")
-N, LENGTHS = 41, (1, 3, 7)  # words an operand row holds, words of the runs
+N, LENGTHS = 61, (1, 33, 16)  # words an operand row holds, words of the runs
 
 
 @njit
-def compiled(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, step: int, runs: np.ndarray,
+def compiled(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs: np.ndarray,
              run0: int, run1: int, b: np.ndarray) -> None:  # fmt: skip
+    tile.begin_tiles(b)
     width = vectors * tile.LANES
     ends, met = np.array([run1 - run0]), np.zeros(1, np.int64)
     tile.multiply_rows(
-        vectors, out, 5, width + 3, a, rows, 1, 2, step, runs[3 * run0 :], 0, 1, b, width + 4, ends, met, out
+        vectors, out, 5, width + 3, a, rows, 1, 2, runs[3 * run0 :], 0, 1, b, width + 4, ends, met, out
     )
+    tile.end_tiles(b)
 
 
 @njit
@@ -32,9 +35,7 @@ def meeting(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs
             first: int, last: int, b: np.ndarray, ends: np.ndarray, met: np.ndarray,
             stack: np.ndarray) -> None:  # fmt: skip
     width = vectors * tile.LANES
-    tile.multiply_rows(
-        vectors, out, 5, width + 3, a, rows, 1, 2, 1, runs, first, last, b, 4, ends, met, stack
-    )
+    tile.multiply_rows(vectors, out, 5, width + 3, a, rows, 1, 2, runs, first, last, b, 4, ends, met, stack)
 
 
 @pytest.mark.slow
@@ -98,7 +99,7 @@ def test_minus_zeros_of_groups_make_zero() -> None:
 @njit
 def underflow(out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs: np.ndarray, b: np.ndarray,
               ends: np.ndarray, met: np.ndarray, stack: np.ndarray) -> None:  # fmt: skip
-    tile.multiply_rows(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 2, b, 0, ends, met, stack)
+    tile.multiply_rows(1, out, 0, tile.LANES, a, rows, 0, 0, runs, 0, 2, b, 0, ends, met, stack)
 
 
 @njit
@@ -175,15 +176,15 @@ def test_plain_columns_are_sums_of_products(kind: str, group: int) -> None:
 def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
     """Words of one kind over their whole range, and the type of their sums."""
     rng = np.random.default_rng(seed)
-    if kind == "pairs":  # sums of 11 pairs of products below 2**27 fit int32; one pair has the limits
-        halves = rng.integers(-8191, 8192, 2 * size).astype(np.int16)
+    if kind == "pairs":  # sums of 50 pairs of products below 2**24 fit int32
+        halves = rng.integers(-4095, 4096, 2 * size).astype(np.int16)
         return halves.view(np.int32), np.int32
     if kind == "fours":  # any bytes
         return rng.integers(0, 1 << 32, size).astype(np.uint32), np.int32
     if kind == "float32":
         return np.ldexp(rng.normal(size=size), rng.integers(-60, 60, size)).astype(np.float32), np.float32
-    if kind == "float64":  # sums of 11 products below 2**49 are below 2**53
-        return np.trunc(np.ldexp(rng.normal(size=size), 22)).clip(-(2.0**24), 2.0**24), np.float64
+    if kind == "float64":  # sums of 50 products below 2**46 are below 2**53
+        return np.trunc(np.ldexp(rng.normal(size=size), 21)).clip(-(2.0**23), 2.0**23), np.float64
     limit = 1 << (29 if kind == "int32" else 28)
     return rng.integers(-limit, limit, size).astype(np.int32 if kind == "int32" else np.int64), np.int64
 
@@ -205,20 +206,19 @@ def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
         ("float32", 2),
     ],
 )
-@pytest.mark.parametrize("step", [1, 3])
 @pytest.mark.parametrize("share", [(0, 3), (1, 2), (2, 3)])
-def test_compiled_and_plain_tiles_are_the_same(
-    kind: str, vectors: int, step: int, share: tuple[int, int]
-) -> None:
+def test_compiled_and_plain_tiles_are_the_same(kind: str, vectors: int, share: tuple[int, int]) -> None:
     width = vectors * tile.LANES
     a, sums = operands(kind, tile.ROWS * N + 2, 1)
-    b, _ = operands(kind, (1 + sum(LENGTHS)) * width + 4, 2)  # before the words, starts where a kind has them
+    # before the words, starts where a kind has them
+    b, _ = operands(kind, (1 + sum(LENGTHS) + tile.SPARE) * width + 4, 2)
     rows = np.concatenate([[0], (np.arange(tile.ROWS) * N)[::-1]])  # in any order, here from the last
-    runs = np.array([6, LENGTHS[0], 7, 0, LENGTHS[1], 8, 17, LENGTHS[2], 0])  # their words of b: in any order
+    at = np.cumsum([0, LENGTHS[2], LENGTHS[0]])  # their words of b: in any order
+    runs = np.array([6, LENGTHS[0], at[1], 0, LENGTHS[1], at[2], 40, LENGTHS[2], at[0]])
     start = np.full(tile.ROWS * (width + 3) + 5, 99, sums)
     got, want = start.copy(), start.copy()
-    compiled(vectors, got, a, rows, step, runs, *share, b)
-    compiled.py_func(vectors, want, a, rows, step, runs, *share, b)
+    compiled(vectors, got, a, rows, runs, *share, b)
+    compiled.py_func(vectors, want, a, rows, runs, *share, b)
     same(got, want) if kind == "float32" else np.testing.assert_array_equal(got, want)
     assert np.count_nonzero(want != 99) > tile.ROWS * width * 0.9  # the tile was written ...
     gaps = want[5:].reshape(tile.ROWS, width + 3)[:, width:]
@@ -232,7 +232,7 @@ def test_the_plain_tile_is_a_sum_of_products() -> None:
     out = np.zeros(tile.ROWS * tile.LANES, np.int32)
     rows, runs = np.arange(tile.ROWS) * N, np.array([2, 4, 1])
     ends, met = np.array([1]), np.zeros(1, np.int64)
-    tile.multiply_rows(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 1, b, 0, ends, met, out)
+    tile.multiply_rows(1, out, 0, tile.LANES, a, rows, 0, 0, runs, 0, 1, b, 0, ends, met, out)
     left, right = (x.view(np.int16).reshape(-1, 2).tolist() for x in (a, b))
     for r in range(tile.ROWS):
         for j in range(tile.LANES):
@@ -246,9 +246,9 @@ def grouped(
     b: np.ndarray, b_at: int, ends: np.ndarray, met: np.ndarray,
 ) -> None:  # fmt: skip
     width = vectors * tile.LANES
-    tile.multiply_rows(
-        vectors, out, 0, width, a, rows, 0, 0, 1, runs, group, group + 1, b, b_at, ends, met, out
-    )
+    tile.begin_tiles(b)
+    tile.multiply_rows(vectors, out, 0, width, a, rows, 0, 0, runs, group, group + 1, b, b_at, ends, met, out)
+    tile.end_tiles(b)
 
 
 @pytest.mark.parametrize("vectors", [1, 2])
@@ -265,13 +265,13 @@ def test_sums_of_fours_start_before_their_words(
     width, ends = vectors * tile.LANES, np.array([1, 3, 4])
     runs = np.array([0, 2, 0, 5, 3, 2, 9, 1, 5, 20, 4, 6])  # of 2, 3 + 1 and 4 words
     a, _ = operands("fours", tile.ROWS * N, 3)
-    b, _ = operands("fours", (3 + 10) * width, 4)
+    b, _ = operands("fours", (3 + 10 + tile.SPARE) * width, 4)
     if byte is not None:
         a.view(np.uint8)[:], b[3 * width :].view(np.uint8)[:] = byte, 255 - byte
     out = np.zeros(tile.ROWS * width, np.int32)
     code(vectors, out, a, np.arange(tile.ROWS) * N, runs, group, b, 3 * width, ends, np.zeros(3, np.int64))
     left = a.view(np.uint8).astype(np.int64).reshape(tile.ROWS, N, 4)
-    right = b[3 * width :].view(np.int8).astype(np.int64).reshape(10, width, 4)
+    right = b[3 * width :].view(np.int8).astype(np.int64).reshape(-1, width, 4)
     taken = [[(0, 0), (1, 1)], [(5, 2), (6, 3), (7, 4), (9, 5)], [(20, 6), (21, 7), (22, 8), (23, 9)]][group]
     want = sum(left[:, i] @ right[place].T for i, place in taken)
     want = want + b[(2 - group) * width : (3 - group) * width].astype(np.int64)
@@ -313,3 +313,28 @@ def test_the_processor_chooses_products_of_fours(cpu: str, disabled: str, expect
         [sys.executable, "-c", code], cwd=ROOT, env=variables, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize(
+    ("features", "answer", "platform", "expected"),
+    [
+        ("+avx2,+amx-int8,+amx-tile", 0, "linux", True),
+        ("+avx2,+amx-int8,+amx-tile", -1, "linux", False),  # Linux lends no registers
+        ("+avx2,-amx-int8,+amx-tile", 0, "linux", False),
+        ("", 0, "linux", False),
+        ("+avx2,+amx-int8,+amx-tile", 0, "win32", False),
+    ],
+)
+def test_amx_is_taken_where_it_is_lent(
+    monkeypatch: pytest.MonkeyPatch, features: str, answer: int, platform: str, expected: bool
+) -> None:
+    codegen = SimpleNamespace(magic_tuple=lambda: ("triple", "cpu", features))
+    target = SimpleNamespace(target_context=SimpleNamespace(codegen=lambda: codegen))
+    library = SimpleNamespace(CDLL=lambda name: SimpleNamespace(syscall=lambda *asked: answer))
+    monkeypatch.setattr(words, "cpu_target", target)
+    monkeypatch.setattr(words, "ctypes", library)
+    monkeypatch.setattr(words.sys, "platform", platform)
+    monkeypatch.setattr(words.config, "DISABLE_JIT", 0)
+    assert words._has_amx() is expected
+    monkeypatch.setattr(words.config, "DISABLE_JIT", 1)
+    assert words._has_amx() is False

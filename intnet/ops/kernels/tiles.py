@@ -25,7 +25,7 @@ from numba.extending import overload
 from intnet.machine.buffers import LEAST, empty
 from intnet.machine.instructions import shaped, wide_vectors
 from intnet.machine.jit import SMALL, njit, pjit, prange, rule
-from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_rows
+from intnet.machine.tile import LANES, ROWS, SPARE, begin_tiles, end_tiles, line_zeros, multiply_rows
 from intnet.machine.words import OFFSET
 from intnet.numbers.batch_sums import meetings, stack_lines
 from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
@@ -258,7 +258,8 @@ def pack_panels(
     words = -(-depth // arithmetic.per_word)
     page = (taps.size * words + ends.size * fours) * lanes
     size = groups * -(-width // lanes) * page
-    out = empty((max(size, LEAST // word.itemsize),), word)[:size]  # aligned: no vector lies across two lines
+    # aligned: no vector lies across two lines
+    out = empty((max(size + SPARE * lanes, LEAST // word.itemsize),), word)[:size]
     starts, turned = ends if fours else None, w[0, :, 0].T
     # many weights lie in rows of outputs: to turn them first took a third of a step of AlexNet
     if w.size >= SMALL and groups == w.shape[2] == taps.size == 1 and turned.flags.c_contiguous:
@@ -347,13 +348,13 @@ def multiply_positions(
                 columns = min(width - panel * lanes, lanes)
                 if even and columns == lanes:
                     multiply_rows(
-                        vectors, in_place, at + targets[p0] + panel * lanes, width, words, rows, p0, 0, 1,
+                        vectors, in_place, at + targets[p0] + panel * lanes, width, words, rows, p0, 0,
                         runs, 0, together, panels, start, ends, met, stack,
                     )  # fmt: skip
                     continue
                 for chunk in range(0, ends.size, together):
                     multiply_rows(
-                        vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, chunk, chunk + together, panels,
+                        vectors, sums, 0, lanes, words, rows, p0, 0, runs, chunk, chunk + together, panels,
                         start, ends, met, stack,
                     )  # fmt: skip
                     for r in range(min(ROWS, count - p0)):
@@ -391,6 +392,7 @@ def correlate(
     for task in prange(team, blocks * splits):
         n0, share = task // splits * block.images, task % splits
         n1 = min(n0 + block.images, batch)
+        begin_tiles(panels)
         for group in range(groups):
             lay_out_block(scratch, x, n0, n1, group * block.channels, block)
             multiply_positions(
@@ -399,6 +401,7 @@ def correlate(
                 group * pages, pages * share // splits, pages * (share + 1) // splits, width, vectors, tree,
                 met, stack, sums,
             )  # fmt: skip
+        end_tiles(panels)
 
 
 def correlate_windows(
