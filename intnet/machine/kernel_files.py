@@ -75,5 +75,5 @@ def keep_by_key(kernel: Any) -> None:
     """
     cache = kernel._cache
     files = cache._cache_file
-    name = files._index_name.removesuffix(".nbi")
-    cache._cache_file = KernelFiles(cache.cache_path, name, (files._source_stamp, AMX))
+    name = files._index_name.removesuffix(".nbi") + "-amx" * AMX
+    cache._cache_file = KernelFiles(cache.cache_path, name, files._source_stamp)

@@ -36,7 +36,9 @@ __all__ = [
 
 Flat = np.ndarray
 I64 = NDArray[np.int64]
-SPARE = amx.WORDS - 1  # words a column that `multiply_rows` may read behind those of `b`; they count nothing
+SPARE = (
+    amx.WORDS - 1 if AMX else 0
+)  # lines that `multiply_rows` may read behind fours in `b`; they count nothing
 
 
 @rule

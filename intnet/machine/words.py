@@ -131,7 +131,8 @@ def _has_fours() -> bool:
 def _has_amx() -> bool:
     """Whether it has AMX, registers of sixteen lines and products of fours in them, for this process.
 
-    Linux lends them to a process that asks, for it has to save them elsewhere.
+    Linux lends them to a process that asks, for it has to save them: a stack that the process gives signals
+    from then on has to have room for them.
     """
     if config.DISABLE_JIT or not sys.platform.startswith("linux"):  # type: ignore[attr-defined]
         return False
@@ -148,7 +149,7 @@ ROWS, LANES = (12, 16) if _has_512_bits() else (6, 8)
 # The rows of a tile of `vectors_of` vectors: 8 x 3 of AVX-512, 4 x 3 of AVX2
 OUTPUTS = 8 if LANES == 16 else 4
 FOURS = _has_fours()
-AMX = FOURS and _has_amx()
+AMX = FOURS and LANES == 16 and _has_amx()  # whose lines are vectors of sixteen words
 
 
 def vectors_of(sums: Any) -> int:

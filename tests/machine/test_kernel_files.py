@@ -145,7 +145,7 @@ def test_code_that_has_amx_is_not_for_a_process_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jit, "FOLDER", str(tmp_path))
-    for amx, hits in ((True, 0), (True, 1), (False, 0), (False, 1)):
+    for amx, hits in ((True, 0), (True, 1), (False, 0), (False, 1), (True, 1)):
         monkeypatch.setattr(kernel_files, "AMX", amx)
         kernel = jit.njit(twice)
         assert kernel(4) == 8 and sum(kernel.stats.cache_hits.values()) == hits

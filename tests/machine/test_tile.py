@@ -11,6 +11,7 @@ import pytest
 from intnet.machine import tile, words
 from intnet.machine.jit import njit
 from tests.support.command import ROOT, environment
+from tests.support.fences import fenced
 from tests.support.float_oracle import same
 from tests.support.machines import machines
 
@@ -223,6 +224,27 @@ def test_compiled_and_plain_tiles_are_the_same(kind: str, vectors: int, share: t
     assert np.count_nonzero(want != 99) > tile.ROWS * width * 0.9  # the tile was written ...
     gaps = want[5:].reshape(tile.ROWS, width + 3)[:, width:]
     assert np.all(gaps == 99) and np.all(want[:5] == 99)  # ... and nothing else
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [pytest.param("fours", marks=needs_fours), "pairs", "float32"])
+@pytest.mark.parametrize("vectors", [1, 2])
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 33])
+def test_nothing_is_read_behind_operands(kind: str, vectors: int, length: int) -> None:
+    """Nor behind the lines to spare of fours, fewer than the next sixteen."""
+    width = vectors * tile.LANES
+    spare = -length % 16 if kind == "fours" and words.AMX else 0
+    assert spare <= tile.SPARE
+    rows, runs = np.arange(-1, tile.ROWS) * length, np.array([0, length, 0])
+    (some_a, sums), (some_b, _) = operands(kind, tile.ROWS * length + 2, 1), operands(kind, length * width, 2)
+    a, b = fenced(some_a.shape, some_a.dtype), fenced(((1 + length + spare) * width + 4,), some_b.dtype)
+    out = fenced((tile.ROWS * (width + 3) + 2,), sums)
+    a[:], b[:], out[:] = some_a, 0, 99
+    b[width + 4 : width + 4 + some_b.size] = some_b
+    want = out.copy()
+    compiled(vectors, out, a, rows, runs, 0, 1, b)
+    compiled.py_func(vectors, want, a, rows, runs, 0, 1, b)
+    same(out, want) if kind == "float32" else np.testing.assert_array_equal(out, want)
 
 
 def test_the_plain_tile_is_a_sum_of_products() -> None:

@@ -24,6 +24,7 @@ from intnet.ops.kernels import position_sums, tiles
 from intnet.ops.kernels.int_products import gemm, plan
 from intnet.ops.kernels.tiles import FOURS, PAIRS
 from tests.support.command import ROOT, environment
+from tests.support.fences import fenced
 from tests.support.machines import machines
 from tests.support.opcheck import threads
 
@@ -256,6 +257,15 @@ def test_products_of_int8(n: int) -> None:
         check_int8_at_the_limit()
 
 
+def test_nothing_is_read_behind_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "LEAST", 0)
+    monkeypatch.setattr(tiles, "empty", fenced)
+    for terms, columns in ((1, 1), (61, 16), (64, 17), (65, 33), (130, 64)):
+        a, b = integers(6, 128, 13, terms), integers(7, 128, columns, terms)
+        how = plan(QTensor(a, 0), QTensor(b, 0), terms)
+        assert np.array_equal(gemm(a, b, how), a.astype(np.int64) @ b.T.astype(np.int64))
+
+
 def test_which_operands_go_four_to_a_word() -> None:
     """int8 codes, and wider ones that a bound proves to be as small."""
     small, whole, wide = (
@@ -299,16 +309,27 @@ def test_int8_faults_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not words.FOURS or words.LANES < 16, reason="the processor has no AVX-512 VNNI")
-@pytest.mark.parametrize(("cpu", "fours"), [("skylake-avx512", False), ("cascadelake", True)])
-def test_int8_where_the_processor_lacks_the_instruction(cpu: str, fours: bool) -> None:
-    """Neither `vpdpbusd` nor AMX; the one without the other."""
+@pytest.mark.parametrize(
+    ("cpu", "features", "expected"),
+    [
+        ("skylake-avx512", "", (False, False, 16)),
+        ("cascadelake", "", (True, False, 16)),
+        ("haswell", "+avxvnni,+amx-tile,+amx-int8", (True, False, 8)),  # a host that hides AVX-512
+    ],
+)
+def test_int8_where_the_processor_lacks_the_instruction(
+    cpu: str, features: str, expected: tuple[bool, bool, int]
+) -> None:
+    """Neither `vpdpbusd` nor AMX; the one without the other, or without the vectors that go with it."""
+    if "amx" in features and not words.AMX:
+        pytest.skip("the processor has no AMX")
     code = (
         "from intnet.machine import words\n"
-        f"assert (words.FOURS, words.AMX, words.LANES) == ({fours}, False, 16)\n"
+        f"assert (words.FOURS, words.AMX, words.LANES) == {expected}\n"
         "from tests.ops import test_integer_kernels as t; t.check_int8(); t.check_int8_at_the_limit()\n"
         "print('same')"
     )
-    variables = environment(NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="")
+    variables = environment(NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES=features)
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
     )

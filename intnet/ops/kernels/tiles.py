@@ -259,7 +259,7 @@ def pack_panels(
     page = (taps.size * words + ends.size * fours) * lanes
     size = groups * -(-width // lanes) * page
     # aligned: no vector lies across two lines
-    out = empty((max(size + SPARE * lanes, LEAST // word.itemsize),), word)[:size]
+    out = empty((max(size + SPARE * fours * lanes, LEAST // word.itemsize),), word)[:size]
     starts, turned = ends if fours else None, w[0, :, 0].T
     # many weights lie in rows of outputs: to turn them first took a third of a step of AlexNet
     if w.size >= SMALL and groups == w.shape[2] == taps.size == 1 and turned.flags.c_contiguous:
