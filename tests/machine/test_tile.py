@@ -320,17 +320,19 @@ def test_the_processor_chooses_the_tile(cpu: str) -> None:
 @pytest.mark.parametrize(
     ("cpu", "disabled", "expected"),
     [
-        ("cascadelake", "0", "True"),  # AVX-512 VNNI
-        ("alderlake", "0", "True"),  # AVX-VNNI
-        ("skylake-avx512", "0", "False"),
-        ("haswell", "0", "False"),
-        ("generic", "0", "False"),
-        ("cascadelake", "1", "False"),  # nothing is compiled
+        ("haswell,+avxvnni,+amx-tile,+amx-int8", "0", "True False"),  # AMX on a host that hides AVX-512
+        ("cascadelake", "0", "True False"),  # AVX-512 VNNI
+        ("alderlake", "0", "True False"),  # AVX-VNNI
+        ("skylake-avx512", "0", "False False"),
+        ("haswell", "0", "False False"),
+        ("generic", "0", "False False"),
+        ("cascadelake", "1", "False False"),  # nothing is compiled
     ],
 )
 def test_the_processor_chooses_products_of_fours(cpu: str, disabled: str, expected: str) -> None:
-    code = "from intnet.machine.words import FOURS; print(FOURS)"
-    variables = environment(NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="", NUMBA_DISABLE_JIT=disabled)
+    code = "from intnet.machine.words import AMX, FOURS; print(FOURS, AMX)"
+    name, _, features = cpu.partition(",")
+    variables = environment(NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES=features, NUMBA_DISABLE_JIT=disabled)
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=variables, capture_output=True, text=True, check=True
     )

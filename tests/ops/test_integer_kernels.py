@@ -219,7 +219,7 @@ SMALL = [
 
 def check_int8() -> None:
     """Matrices of all small depths, chunks of all small sizes and small convolutions, random and extreme."""
-    for terms in (1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 63, 64, 65, 130):
+    for terms in (1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 64, 65):
         for m, n in ((1, 1), (11, 15), (12, 16), (13, 17), (25, 33)):
             for left, right, codes in ((128, 128, integers), *((*pair, constant) for pair in SIGNS)):
                 a, b = codes(6, left, m, terms), codes(7, right, n, terms)
@@ -309,27 +309,16 @@ def test_int8_faults_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not words.FOURS or words.LANES < 16, reason="the processor has no AVX-512 VNNI")
-@pytest.mark.parametrize(
-    ("cpu", "features", "expected"),
-    [
-        ("skylake-avx512", "", (False, False, 16)),
-        ("cascadelake", "", (True, False, 16)),
-        ("haswell", "+avxvnni,+amx-tile,+amx-int8", (True, False, 8)),  # a host that hides AVX-512
-    ],
-)
-def test_int8_where_the_processor_lacks_the_instruction(
-    cpu: str, features: str, expected: tuple[bool, bool, int]
-) -> None:
-    """Neither `vpdpbusd` nor AMX; the one without the other, or without the vectors that go with it."""
-    if "amx" in features and not words.AMX:
-        pytest.skip("the processor has no AMX")
+@pytest.mark.parametrize(("cpu", "fours"), [("skylake-avx512", False), ("cascadelake", True)])
+def test_int8_where_the_processor_lacks_the_instruction(cpu: str, fours: bool) -> None:
+    """Neither `vpdpbusd` nor AMX; the one without the other."""
     code = (
         "from intnet.machine import words\n"
-        f"assert (words.FOURS, words.AMX, words.LANES) == {expected}\n"
+        f"assert (words.FOURS, words.AMX, words.LANES) == ({fours}, False, 16)\n"
         "from tests.ops import test_integer_kernels as t; t.check_int8(); t.check_int8_at_the_limit()\n"
         "print('same')"
     )
-    variables = environment(NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES=features)
+    variables = environment(NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="")
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
     )
