@@ -16,10 +16,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from intnet.machine.tile_code import INDEX, Given, listed, rows_code
+from intnet.machine.tile_code import INDEX, Given, everywhere, first_run, listed, rows_code
 from intnet.machine.words import INT32, LANES, ROWS
 
-__all__ = ["begin", "end", "rows1", "rows2"]
+__all__ = ["WORDS", "begin", "end", "rows1", "rows2"]
 
 WORDS = 16  # of a row that one product takes
 
@@ -54,15 +54,13 @@ def _read(builder: Any, register: int, pointer: Any, line: Any) -> None:
 def _copy(builder: Any, to: Any, pointers: list[Any], offset: Any, left: Any) -> None:
     """Words offset .. offset+15 of every row to lines of `to`; zeros for those that are not among `left`."""
     insert: Any = cgutils.get_or_insert_function
-    blank, first = ir.Constant(_LINE, ir.Undefined), ir.Constant(_LINE, None)
-    count = builder.insert_element(blank, builder.trunc(left, INT32), INT32(0))
-    count = builder.shuffle_vector(count, blank, first)
+    zeros, count = ir.Constant(_LINE, None), everywhere(builder, builder.trunc(left, INT32))
     kept = builder.icmp_signed("<", ir.Constant(_LINE, list(range(WORDS))), count)
     kind = ir.FunctionType(_LINE, [_LINE.as_pointer(), INT32, kept.type, _LINE])
     load = insert(builder.module, kind, f"llvm.masked.load.v{WORDS}i32.p0")
     for r, pointer in enumerate(pointers):
         place = builder.bitcast(builder.gep(pointer, [offset]), _LINE.as_pointer())
-        words = builder.call(load, [place, INT32(4), kept, first])
+        words = builder.call(load, [place, INT32(4), kept, zeros])
         builder.store(words, builder.gep(to, [INT32(0), INT32(r)]))
 
 
@@ -72,10 +70,7 @@ def _emit_by_rows(given: Given, vectors: int) -> None:
     a, b = given.pointer("a", "base"), given.pointer("b", "b_at")
     pointers = listed(builder, given.pointer("rows", "row0"), a, ROWS)
     ends, runs, group = given.pointer("ends"), given.pointer("runs"), given["group0"]
-    begins = builder.icmp_signed("==", group, INDEX(0))
-    before = builder.select(begins, INDEX(0), builder.sub(group, INDEX(1)))
-    run0 = builder.select(begins, INDEX(0), builder.load(builder.gep(ends, [before])))
-    run1 = builder.load(builder.gep(ends, [group]))
+    run0, run1 = first_run(builder, ends, group), builder.load(builder.gep(ends, [group]))
     copied = cgutils.alloca_once(builder, ir.ArrayType(_LINE, ROWS))
     copied.align = 4 * WORDS
 

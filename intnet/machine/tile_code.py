@@ -79,7 +79,7 @@ class _Walk(NamedTuple):
         loaded = [_load(builder, pointer, INDEX(0), vector) for pointer in vectors]
         new = []
         for row, nodes in zip(rows, sums.nodes, strict=True):
-            factor = _everywhere(builder, _load(builder, row, INDEX(0), LLVM[word]))
+            factor = everywhere(builder, _load(builder, row, INDEX(0), LLVM[word]))
             pairs = [(factor, x) if self.by_rows else (x, factor) for x in loaded]  # `a` is uint8 of fours
             new.append(
                 [emit_add_product(builder, word, *p, node) for p, node in zip(pairs, nodes, strict=True)]
@@ -92,10 +92,10 @@ class _Walk(NamedTuple):
             vector = ir.VectorType(kind, LANES)
             return [[_load(builder, first, INDEX(v * LANES), vector) for v in range(vectors)]] * rows
         values = [_load(builder, first, INDEX(r), kind) for r in range(rows)]
-        return [[_everywhere(builder, value)] * vectors for value in values]
+        return [[everywhere(builder, value)] * vectors for value in values]
 
 
-def _everywhere(builder: Any, value: Any) -> Any:
+def everywhere(builder: Any, value: Any) -> Any:
     """A vector of LANES times the value."""
     blank, all_first = (
         ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined),
@@ -202,12 +202,17 @@ def _emit_meeting(builder: Any, sums: Any, met: Any, place: Any) -> tuple[Any, A
     return totals.nodes, here
 
 
+def first_run(builder: Any, ends: Any, group: Any) -> Any:
+    """The run that a group begins with: the end of the one before it."""
+    follows = builder.icmp_signed(">", group, INDEX(0))
+    before = builder.select(follows, builder.sub(group, INDEX(1)), INDEX(0))
+    return builder.select(follows, builder.load(builder.gep(ends, [before])), INDEX(0))
+
+
 def _emit_groups(builder: Any, ends: Any, met: Any, groups: Any, stack: Any, chain: Any) -> Any:
     """The loop over groups; `chain` emits the sums of runs run0 .. run1-1 of one. Returns the last."""
     (first, last), entry = groups, builder.block
-    before = builder.select(builder.icmp_signed(">", first, INDEX(0)), builder.sub(first, INDEX(1)), INDEX(0))
-    before = builder.load(builder.gep(ends, [before]))
-    run0 = builder.select(builder.icmp_signed(">", first, INDEX(0)), before, INDEX(0))
+    run0 = first_run(builder, ends, first)
     names = "tile.group", "tile.keep", "tile.root"
     group_block, keep, end = map(builder.append_basic_block, names)
     builder.branch(group_block)

@@ -49,6 +49,23 @@ def part(**options: Any) -> Any:
     return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
 
 
+def waiting() -> tuple[Dispatcher, Any, str]:
+    """A function that a kernel has merged, what was compiled of it, and its name there."""
+
+    @part()
+    def twice(x: Any) -> Any:
+        return 2 * x
+
+    @jit.njit
+    def kernel(x: Any) -> Any:
+        return twice(x)
+
+    assert kernel(5) == 10
+    (result,) = twice.overloads.values()
+    assert result.library._waits
+    return twice, result.library, result.fndesc.llvm_func_name
+
+
 def test_only_the_kernel_has_machine_code() -> None:
     @jit.rule
     def inner(x: Any) -> Any:
@@ -111,18 +128,8 @@ def test_function_taken_for_a_value() -> None:
 
 
 def test_function_of_which_the_address_is_asked_later() -> None:
-    @part()
-    def twice(x: Any) -> Any:
-        return 2 * x
-
-    @jit.njit
-    def kernel(x: Any) -> Any:
-        return twice(x)
-
-    assert kernel(5) == 10
-    (result,) = twice.overloads.values()
-    library, name = result.library, result.fndesc.llvm_func_name
-    assert library._waits and library.get_pointer_to_function("another") == 0 and library._waits
+    twice, library, name = waiting()
+    assert library.get_pointer_to_function("another") == 0 and library._waits
     as_linked = library.get_llvm_str()
     assert library.get_pointer_to_function(name) != 0 and not library._waits
     assert library.get_llvm_str() != as_linked  # but optimized
@@ -237,18 +244,7 @@ def test_address_in_a_part() -> None:
 
 
 def test_threads_that_ask_for_an_address_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    @part()
-    def twice(x: Any) -> Any:
-        return 2 * x
-
-    @jit.njit
-    def kernel(x: Any) -> Any:
-        return twice(x)
-
-    assert kernel(5) == 10
-    (result,) = twice.overloads.values()
-    library, name = result.library, result.fndesc.llvm_func_name
-    assert library._waits
+    _, library, name = waiting()
     begun, usually = threading.Event(), JITCodeLibrary._optimize_final_module
 
     def slowly(self: Any) -> None:
