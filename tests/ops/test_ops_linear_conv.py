@@ -18,6 +18,7 @@ from intnet.machine.words import OUTPUTS
 from intnet.numbers.formats import Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import add_bias, conv2d, linear
+from intnet.ops.kernels import float_products, int_products
 from intnet.ops.kernels.float_products import conv2d_weight_grad
 from intnet.ops.kernels.int_products import plan
 from intnet.spec.products import bias_gradient, with_bias
@@ -366,3 +367,21 @@ def test_products_that_no_two_limbs_hold_are_told_as_they_are() -> None:
     told = "1 products of codes up to 1099511627776 and 1099511627776 need 82 bits: beyond every container"
     with pytest.raises(ContainerError, match=told):
         linear(Tensor(x), Tensor(w))
+
+
+@pytest.mark.parametrize("of", [np.int8, np.int16, np.float32])
+def test_sums_over_no_channel_are_zero(of: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (int_products, float_products):
+        monkeypatch.setattr(module, "empty", lambda shape, kind: np.full(shape, 7, kind))
+    window = ((1, 1), (0, 0), 1)
+    none, taken = (np.zeros(shape, of) for shape in ((2, 5, 5, 0), (4, 0, 3, 3)))
+    error, given = (np.zeros(shape, of) for shape in ((2, 3, 3, 0), (0, 4, 3, 3)))
+    if of is np.float32:
+        sums = [float_products.conv2d(none, taken), float_products.conv2d_input_grad(error, given, (5, 5))]
+    else:
+        how = plan(QTensor(none, 0), QTensor(taken, 0), 0)
+        sums = [
+            int_products.forward(none, taken, how, window),
+            int_products.input_grad(error, given, how, window, (5, 5)),
+        ]
+    assert [s.shape for s in sums] == [(2, 3, 3, 4), (2, 5, 5, 4)] and not any(s.any() for s in sums)

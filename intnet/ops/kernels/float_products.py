@@ -87,7 +87,7 @@ def _limits(kept: tuple[int, ...], depth: int, total_taps: int) -> tuple[int, ..
     and is left out: it would add +0.
     """
     borders = np.append(np.arange(CHUNK, total_taps * depth, CHUNK), total_taps * depth)
-    tap, channel = np.divmod(borders, depth)
+    tap, channel = np.divmod(borders, max(1, depth))
     limits = np.unique(np.searchsorted(kept, tap) * depth + np.isin(tap, kept) * channel)
     return tuple(int(limit) for limit in limits if limit > 0)
 
@@ -143,10 +143,9 @@ def conv2d(x: F32, w: F32, stride: Pair = (1, 1), padding: Pair = (0, 0), groups
     if depthwise.fits(channels, out_channels, groups, (kh, kw)):
         return depthwise.forward(x, w, stride, padding, FLOAT)
     out = empty((batch, rows, cols, out_channels), np.float32)
-    if out.size:
-        by_tap = w.reshape(groups, out_channels // groups, depth, kh * kw).transpose(0, 1, 3, 2)
-        windows = forward_windows((height, width), (kh, kw), stride, padding)
-        correlate_windows(out, x, by_tap, windows, FLOATS, even_limits(kh * kw * depth, CHUNK))
+    by_tap = w.reshape(groups, out_channels // groups, depth, kh * kw).transpose(0, 1, 3, 2)
+    windows = forward_windows((height, width), (kh, kw), stride, padding)
+    correlate_windows(out, x, by_tap, windows, FLOATS, even_limits(kh * kw * depth, CHUNK))
     return out
 
 
@@ -172,9 +171,8 @@ def conv2d_input_grad(
     if stride[0] > kh or stride[1] > kw:  # some pixels met no window
         out[...] = 0
     by_tap = w.reshape(groups, per_group, depth, kh * kw).transpose(0, 2, 3, 1)
-    if out.size:
-        for windows in backward_windows(input_hw, (kh, kw), stride, padding):
-            correlate_windows(out, e, by_tap, windows, FLOATS, _limits(windows.kept, per_group, kh * kw))
+    for windows in backward_windows(input_hw, (kh, kw), stride, padding):
+        correlate_windows(out, e, by_tap, windows, FLOATS, _limits(windows.kept, per_group, kh * kw))
     return out
 
 

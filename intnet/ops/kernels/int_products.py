@@ -152,10 +152,9 @@ def forward(x: np.ndarray, w: np.ndarray, how: Plan, window: Window) -> np.ndarr
         return depthwise.forward(x, w, stride, padding, how.result)
     windows = forward_windows((x.shape[1], x.shape[2]), (kh, kw), stride, padding)
     out = empty((x.shape[0], windows.grid.rows, windows.grid.cols, cout), how.result)
-    if out.size:
-        by_tap = w.reshape(groups, cout // groups, cin, kh * kw).transpose(0, 1, 3, 2)
-        limits = _limits(how, len(windows.taps), cin)
-        correlate_windows(out, how.operand(x), by_tap, windows, how.arithmetic, limits)
+    by_tap = w.reshape(groups, cout // groups, cin, kh * kw).transpose(0, 1, 3, 2)
+    limits = _limits(how, len(windows.taps), cin)
+    correlate_windows(out, how.operand(x), by_tap, windows, how.arithmetic, limits)
     return out
 
 
@@ -172,11 +171,10 @@ def input_grad(e: np.ndarray, w: np.ndarray, how: Plan, window: Window, input_hw
         out[...] = 0
     by_tap = w.reshape(groups, cout // groups, cin, kh * kw).transpose(0, 2, 3, 1)
     e = how.operand(e)
-    if out.size:
-        for windows in backward_windows(input_hw, (kh, kw), stride, padding):
-            limits = _limits(how, len(windows.taps), cout // groups)
-            # from the last tap to the first they lie side by side in memory
-            correlate_windows(out, e, by_tap, windows.from_the_last(), how.arithmetic, limits)
+    for windows in backward_windows(input_hw, (kh, kw), stride, padding):
+        limits = _limits(how, len(windows.taps), cout // groups)
+        # from the last tap to the first they lie side by side in memory
+        correlate_windows(out, e, by_tap, windows.from_the_last(), how.arithmetic, limits)
     return out
 
 

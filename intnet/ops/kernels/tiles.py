@@ -414,6 +414,9 @@ def correlate_windows(
     tree: chunks are groups of a batch (`numbers/batch_sums.py`)
     """
     groups, width, _, depth = w.shape
+    if not out.size or not depth:
+        out[...] = 0
+        return
     vectors, image = arithmetic.vectors(width), (out.shape[1], out.shape[2], groups * width)
     t = tables(windows, x.shape[0], depth, arithmetic.per_word, image, limits)
     pages, blocks = -(-width // (vectors * LANES)), -(-x.shape[0] // t.block.images)
@@ -433,9 +436,6 @@ def multiply(
     tree: chunks are groups of a batch (`numbers/batch_sums.py`)
     """
     (rows, terms), columns = a.shape, b.shape[0]
-    if not out.size or not terms:
-        out[...] = 0
-        return
     limits = even_limits(-(-terms // arithmetic.per_word), chunk)
     images, pixel = out.reshape(rows, 1, 1, columns), Windows(((0, 0),), (0,), Grid(1, 1, 1, 1))
     correlate_windows(
