@@ -13,6 +13,7 @@ hand has (pmaddwd, or vpdpwssd where there is VNNI; vpmuldq; fma), and `NUMBA_CP
     shaped(array, shape)                                 the same elements under another shape
 """
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -31,6 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 SIXTEEN = 16  # float32 in the widest vector register
+_BEYOND = 2.0**128 - 2.0**103  # what float32 rounds to an infinity
 
 # ruff: noqa: PLW0108 - Numba wants a Python function around an intrinsic
 Generated = tuple[Any, Callable[..., Any]]  # a signature and the code behind it
@@ -40,28 +42,27 @@ Generated = tuple[Any, Callable[..., Any]]  # a signature and the code behind it
 
 
 def fma32(a: Any, b: Any, c: Any) -> Any:
-    """float32(a * b + c), rounded once (ties to even); operands are float32 scalars or arrays.
+    """float32(a * b + c), rounded once (ties to even), of float32 scalars.
 
     This body is the plain twin, which also runs under NUMBA_DISABLE_JIT=1. Inside a kernel the
-    same name is the instruction `llvm.fma.f32`, on scalars only; where the processor has no such
-    instruction LLVM calls the correctly rounded C function fmaf.
+    same name is the instruction `llvm.fma.f32`; where the processor has no such instruction LLVM
+    calls the correctly rounded C function fmaf.
 
     The product of two float32 is exact in float64. TwoSum gives the sum and its exact error; the
     sum is then rounded to odd, and a second rounding to float32 cannot go wrong (53 >= 2 * 24 + 2).
+    Where the sum is not finite its remainder is a NaN: it stays.
 
     Defined by `spec/float32.py: fma32`.
     """
-    with np.errstate(all="ignore"):
-        product = np.multiply(a, b, dtype=np.float64)
-        addend = np.asarray(c, dtype=np.float64)
-        total = np.asarray(product + addend)
-        part = total - product
-        error = (product - (total - part)) + (addend - part)
-        bits = total.view(np.int64)
-        inexact = np.isfinite(total) & (error != 0.0) & (bits & 1 == 0)
-        outward = (error > 0.0) == (total > 0.0)
-        odd = bits + np.where(inexact, np.where(outward, 1, -1), 0)
-        return odd.view(np.float64).astype(np.float32)[()]
+    product, addend = float(a) * float(b), float(c)
+    total = product + addend
+    part = total - product
+    error = (product - (total - part)) + (addend - part)
+    if (error != 0) & (total % (2 * math.ulp(total)) == 0):
+        total = math.nextafter(total, math.copysign(math.inf, error))
+    if abs(total) >= _BEYOND:
+        total = math.copysign(math.inf, total)
+    return np.float32(total)
 
 
 def _fma_of(kind: Any) -> Any:

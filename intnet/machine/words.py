@@ -36,15 +36,35 @@ INT32 = ir.IntType(32)
 REAL = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
 LLVM = {**REAL, types.int32: INT32, types.uint32: INT32, types.int64: ir.IntType(64)}
 OFFSET = 128  # what makes every int8 a uint8
+_LOST, _MIDDLE = (1 << 29) - 1, 1 << 28  # the bits of a float64 that float32 has no room for; half of a step
+_NORMAL = 2.0**-126  # the least normal float32
 
 
 # --- the plain twin -----------------------------------------------------------------------------
 
 
+def _fused(left: np.ndarray, right: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """fma32 of arrays, by float64 where that is the same.
+
+    A sum rounded to float64 and then to float32 is rounded otherwise than once only if float64 has it in
+    the middle between two float32: at 29 bits 10..0, or below the normal float32, where more are gone.
+    """
+    with np.errstate(all="ignore"):
+        wide = np.multiply(left, right, dtype=np.float64) + total
+        out = wide.astype(np.float32)
+    doubtful = (wide.view(np.int64) & _LOST == _MIDDLE) | (np.abs(wide) < _NORMAL) & (wide != 0)
+    if doubtful.any():
+        left, right = np.broadcast_arrays(left, right)
+        out[doubtful] = [
+            fma32(*each) for each in zip(left[doubtful], right[doubtful], total[doubtful], strict=True)
+        ]
+    return out
+
+
 def add_product(left: np.ndarray, right: np.ndarray, total: np.ndarray) -> np.ndarray:
     """total[r, j] + left[r, 0] * right[0, j] for every r and j, in the type of `total`."""
     if total.dtype == np.float32:
-        return np.asarray(fma32(left, right, total))
+        return _fused(left, right, total)
     if total.dtype == np.int32:
         fours = left.dtype == np.uint32
         kinds = (np.uint8, np.int8) if fours else (np.int16, np.int16)

@@ -1,4 +1,4 @@
-"""Floats of few bits, many at a time: to the code what NumPy's are, small enough to try all of them.
+"""Floats of few bits, many at a time: to the code what Python's are, small enough to try all of them.
 
 A `World` has a short format and a long one. A value is an integer of steps of 2**-point, so exact sums and
 products are integers, and rounding is to nearest, ties to even. Formats have subnormals and no greatest
@@ -7,17 +7,16 @@ exponent: whether a result is beyond one is asked of the rounded number. Zero ha
 
 from __future__ import annotations
 
+import ast
+import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from tests.proofs.rules import plain
-
-SHORT, LONG, PATTERN = "float32", "float64", "int64"  # what the code calls them
+from tests.proofs.rules import source_of
 
 
 @dataclass(frozen=True)
@@ -76,25 +75,6 @@ class World:
 
 
 @dataclass
-class Patterns:
-    """The int64 view of long floats."""
-
-    world: World
-    bits: np.ndarray
-
-    def __and__(self, mask: int) -> np.ndarray:
-        return self.bits & mask
-
-    def __add__(self, other: np.ndarray) -> Patterns:
-        return Patterns(self.world, self.bits + other)
-
-    def view(self, kind: str) -> Small:
-        """As long floats again."""
-        assert kind == LONG
-        return Small(self.world, self.world.long.value(self.bits))
-
-
-@dataclass
 class Small:
     """Long floats (or short ones, which are some of them); every sum is rounded to the long format."""
 
@@ -107,51 +87,84 @@ class Small:
     def __sub__(self, other: Small) -> Small:
         return Small(self.world, self.world.long.nearest(self.steps - other.steps))
 
-    def __gt__(self, zero: float) -> np.ndarray:
+    def __mul__(self, other: Small) -> Small:
+        return Small(self.world, self.world.long.nearest(self.world.exact_product(self.steps, other.steps)))
+
+    def __rmul__(self, two: int) -> Small:
+        assert two == 2
+        return Small(self.world, 2 * self.steps)
+
+    def __mod__(self, other: Small) -> Small:
+        return Small(self.world, self.steps % other.steps)
+
+    def __abs__(self) -> Small:
+        return Small(self.world, np.abs(self.steps))
+
+    def __eq__(self, zero: object) -> np.ndarray:  # type: ignore[override]
         assert zero == 0
-        return self.steps > 0
+        return self.steps == 0
 
     def __ne__(self, zero: object) -> np.ndarray:  # type: ignore[override]
-        assert zero == 0
-        return self.steps != 0
+        return ~(self == zero)
 
-    def __getitem__(self, whole: tuple[()]) -> Small:
-        assert whole == ()
-        return self
+    __hash__ = None  # type: ignore[assignment]
 
-    def view(self, kind: str) -> Patterns:
-        """The bits."""
-        assert kind == PATTERN
-        return Patterns(self.world, self.world.long.pattern(self.steps))
-
-    def astype(self, kind: str) -> Small:
-        """Rounded to the short format."""
-        assert kind == SHORT
-        return Small(self.world, self.world.short.nearest(self.steps))
+    def __ge__(self, beyond: float) -> np.ndarray:
+        assert beyond == math.inf
+        return np.zeros(self.steps.shape, bool)
 
 
-def _multiply(a: Small, b: Small, dtype: str) -> Small:
-    assert dtype == LONG
-    return Small(a.world, a.world.long.nearest(a.world.exact_product(a.steps, b.steps)))
+def _ulp(a: Small) -> Small:
+    pattern = np.abs(a.world.long.pattern(np.abs(a.steps)))
+    return Small(a.world, a.world.long.value(pattern + 1) - np.abs(a.steps))
 
 
-def _asarray(a: Small, dtype: str = LONG) -> Small:
-    assert dtype == LONG
-    return a
+def _nextafter(a: Small, towards: np.ndarray | float) -> Small:
+    """The next long float, where an infinity of either sign lies."""
+    outward = (a.steps > 0) == (np.asarray(towards) > 0)
+    return Small(a.world, a.world.long.value(a.world.long.pattern(a.steps) + np.where(outward, 1, -1)))
 
 
-def _where(condition: np.ndarray, yes: Any, no: Any) -> Any:
-    if isinstance(yes, Patterns):
-        return Patterns(yes.world, np.where(condition, yes.bits, no.bits))
-    return np.where(condition, yes, no)
+def _copysign(size: float, sign: Small) -> np.ndarray:
+    return np.copysign(size, sign.steps.astype(np.float64))
 
 
-NUMPY = SimpleNamespace(
-    float32=SHORT, float64=LONG, int64=PATTERN, multiply=_multiply, asarray=_asarray, where=_where,
-    isfinite=lambda a: np.ones(a.steps.shape, bool), errstate=lambda **_: nullcontext(),
-)  # fmt: skip
+def _chosen(condition: np.ndarray, yes: Any, no: Small) -> Small:
+    """`yes`, which may be an infinity that nothing reaches, where the condition holds."""
+    if not isinstance(yes, Small):
+        assert not condition.any()
+        return no
+    return Small(no.world, np.where(condition, yes.steps, no.steps))
+
+
+MATH = SimpleNamespace(inf=math.inf, ulp=_ulp, nextafter=_nextafter, copysign=_copysign)
+NUMPY = SimpleNamespace(float32=lambda a: Small(a.world, a.world.short.nearest(a.steps)))
+
+
+class _Choices(ast.NodeTransformer):
+    """`if condition: name = value` as a choice for each of many numbers at a time."""
+
+    def visit_If(self, node: ast.If) -> ast.Assign:
+        (only,) = node.body
+        assert isinstance(only, ast.Assign) and not node.orelse
+        (name,) = only.targets
+        assert isinstance(name, ast.Name)
+        chosen = ast.Name("_chosen", ast.Load())
+        only.value = ast.Call(chosen, [node.test, only.value, ast.Name(name.id, ast.Load())], [])
+        return only
 
 
 def on_small_floats(function: Any) -> Callable[..., Any]:
-    """The code object of the function, with floats of few bits for NumPy's."""
-    return FunctionType(plain(function).__code__, {"np": NUMPY, "__builtins__": __builtins__})
+    """The function, made from its source, with floats of few bits for Python's and NumPy's."""
+    tree = ast.fix_missing_locations(_Choices().visit(ast.parse(source_of(function))))
+    space: dict[str, Any] = {
+        "math": MATH,
+        "np": NUMPY,
+        "float": lambda a: a,
+        "_chosen": _chosen,
+        "_BEYOND": math.inf,
+        "Any": Any,
+    }
+    exec(compile(tree, f"<{function.__name__} on small floats>", "exec"), space)
+    made: Callable[..., Any] = space[function.__name__]
+    return made

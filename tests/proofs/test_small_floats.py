@@ -51,11 +51,11 @@ def test_fused_multiply_add_of_all_small_floats(p: int, exponents: int, more: in
 
 
 FAULTS = [
-    (fma32, "np.where(inexact, np.where(outward, 1, -1), 0)", "np.where(inexact, 0, 0)", 2),  # not odd
-    (fma32, "(error > 0.0) == (total > 0.0)", "error != 0.0", 2),  # the error's sign
-    (fma32, "(error > 0.0) == (total > 0.0)", "error > 0.0", 2),  # the sum's sign
-    (fma32, "(error != 0.0) & ", "", 2),  # odd where nothing is lost
-    (fma32, "(bits & 1 == 0)", "(bits & 1 == 1)", 2),
+    (fma32, "math.nextafter(total, math.copysign(math.inf, error))", "total", 2),  # not odd
+    (fma32, "math.copysign(math.inf, error)", "math.inf", 2),  # the error's sign
+    (fma32, "math.copysign(math.inf, error)", "math.copysign(math.inf, total)", 2),
+    (fma32, "(error != 0) & ", "", 2),  # odd where nothing is lost
+    (fma32, "ulp(total)) == 0)", "ulp(total)) != 0)", 2),
     (fma32, "(product - (total - part)) + (addend - part)", "product - (total - part)", 2),  # half of TwoSum
     (fma32, "(product - (total - part)) + (addend - part)", "addend - part", 4),  # the other: 10 * 13 tells
 ]

@@ -182,7 +182,7 @@ CORNERS = from_hex(
 
 
 def fma_cases() -> tuple[F32, F32, F32]:
-    """All corner triples with signs, random bit patterns, exact ties and near-total cancellation."""
+    """Corner triples with signs, random bit patterns, exact ties, near-total cancellation, subnormal sums."""
     signed = np.concatenate([CORNERS, -CORNERS])
     grid = np.stack(np.meshgrid(CORNERS, signed, signed, indexing="ij")).reshape(3, -1)
     rng = np.random.default_rng(5)
@@ -192,9 +192,14 @@ def fma_cases() -> tuple[F32, F32, F32]:
     negative = (-(near[0] * near[1])).astype(np.float32)
     ties = (1 + rng.integers(0, 4096, (2, 2000)) * 2.0**-12).astype(np.float32)
     tie_addends = (rng.choice([-1, 1], 2000) * 2.0 ** rng.integers(-110, 30, 2000)).astype(np.float32)
+    # (1 + x)(1 - x) 2**-150 is half of the least step less what float64 drops beside an addend in steps
+    tiny = 2.0 ** rng.integers(-23, -14, 400)
+    halves = np.array([(1 + tiny) * 2.0**-75, (1 - tiny) * rng.choice([-1, 1], 400) * 2.0**-75])
+    steps = rng.integers(1 << 20, 1 << 23, 400) * 2.0**-149
     random = bits.view(np.float32)
+    subnormal = np.concatenate([halves, steps[None]]).astype(np.float32)
     a, b, c = np.concatenate(
-        [grid, random, np.stack([*near, negative]), np.stack([*ties, tie_addends])], axis=1
+        [grid, random, np.stack([*near, negative]), np.stack([*ties, tie_addends]), subnormal], axis=1
     )
     return a, b, c
 
