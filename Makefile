@@ -36,7 +36,7 @@ run: $(VENV)/.core
 test: $(VENV)/.test
 	$(BIN)/python -m tests.support.warm
 	$(if $(COVERAGE),$(MEASURED),$(QUICK))
-	$(PYTEST) -n 3 -m "$(if $(DIGESTS),slow or digests,slow and not digests)"
+	$(PYTEST) -n 3 -m "$(if $(DIGESTS),digests or slow and not brief,slow and not digests)"
 
 check: lint
 	$(QUICK)

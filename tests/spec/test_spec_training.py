@@ -121,6 +121,7 @@ def test_two_steps_of_a_residual_net(method: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.brief
 @pytest.mark.parametrize("method", METHODS)
 def test_two_steps_of_the_mlp(method: str) -> None:
     ours, theirs = mlp(method, 2, 16)
@@ -128,6 +129,7 @@ def test_two_steps_of_the_mlp(method: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.brief
 @pytest.mark.parametrize("method", METHODS)
 def test_a_step_of_a_residual_net(method: str) -> None:
     ours, theirs = residual(method, 1, 8)
