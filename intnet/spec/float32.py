@@ -70,8 +70,8 @@ def nearest_units(num: int, den: int = 1) -> int:
 
 def to_float32(x: Fraction | int) -> Fraction:
     """The nearest float32, ties to even, subnormals kept; OverflowError where it would be infinite."""
-    x = Fraction(x)
-    return value(nearest_units(x.numerator << -LEAST, x.denominator))
+    num, den = x.as_integer_ratio()
+    return value(nearest_units(num << -LEAST, den))
 
 
 # -- units and bits --------------------------------------------------------------------------------

@@ -97,7 +97,8 @@ def test_buckets_of_any_size(kind: str, bucket: int) -> None:
         if n > 0 and n // bucket < 1000:
             compare(made(n, n), Codec(kind, bits, bucket=bucket))
     x = made(2, 2500).reshape(50, 50)
-    compare(x, Codec("levels", 3, bucket=bucket, norm="l2"))
+    if kind == "levels":
+        compare(x, Codec(kind, 3, bucket=bucket, norm="l2"))
     compare(x, Codec(kind, 2, mix=5, bucket=bucket), np.arange(-(-2500 // bucket)) % 2 == 1)
 
 
