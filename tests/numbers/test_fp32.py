@@ -76,7 +76,8 @@ def test_fma32_of_infinities_and_nan() -> None:
     inf, one = np.float32(np.inf), np.float32(1)
     for a, b, c in [(inf, one, one), (one, one, -inf), (inf, one, -inf), (inf, np.float32(0), one)]:
         got = fma_in_kernel(*(np.array([x]) for x in (a, b, c)))[0]
-        assert type(twin := fma32(a, b, c)) is np.float32
+        twin = fma32(a, b, c)
+        assert type(twin) is np.float32
         np.testing.assert_equal(got, twin)
         with np.errstate(invalid="ignore"):
             np.testing.assert_equal(got, a * b + c)
