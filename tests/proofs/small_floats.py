@@ -115,14 +115,14 @@ class Small:
 
 
 def _ulp(a: Small) -> Small:
-    pattern = np.abs(a.world.long.pattern(np.abs(a.steps)))
-    return Small(a.world, a.world.long.value(pattern + 1) - np.abs(a.steps))
+    long, size = a.world.long, np.abs(a.steps)
+    return Small(a.world, long.value(long.pattern(size) + 1) - size)
 
 
 def _nextafter(a: Small, towards: np.ndarray | float) -> Small:
     """The next long float, where an infinity of either sign lies."""
-    outward = (a.steps > 0) == (np.asarray(towards) > 0)
-    return Small(a.world, a.world.long.value(a.world.long.pattern(a.steps) + np.where(outward, 1, -1)))
+    long, outward = a.world.long, (a.steps > 0) == (np.asarray(towards) > 0)
+    return Small(a.world, long.value(long.pattern(a.steps) + np.where(outward, 1, -1)))
 
 
 def _copysign(size: float, sign: Small) -> np.ndarray:
